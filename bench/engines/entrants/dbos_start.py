@@ -12,14 +12,16 @@ logging.disable()
 
 
 @DBOS.workflow()
-async def work(number: int) -> int:
+async def work(pause: float) -> float:
     """Answer with what came."""
-    return number
+    if pause:
+        await asyncio.sleep(pause)
+    return pause
 
 
-async def unit() -> int:
+async def unit(pause: float) -> float:
     """Start, and wait for the result."""
-    handle = await DBOS.start_workflow_async(work, 1)
+    handle = await DBOS.start_workflow_async(work, pause)
     return await handle.get_result()
 
 

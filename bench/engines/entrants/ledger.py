@@ -14,6 +14,8 @@ AGENTS = [f"agent-{number}" for number in range(8)]
 
 async def work(message: AgentMessage, context: AgentContext) -> object:
     """Answer with what came."""
+    if message.payload["pause"]:
+        await asyncio.sleep(message.payload["pause"])
     return message.payload
 
 
@@ -25,8 +27,8 @@ async def main() -> None:
     numbers = count()
     async with coordinator:
         await serve(
-            lambda: coordinator.send_request(
-                AGENTS[next(numbers) % len(AGENTS)], AgentMessage("work", {"number": 1})
+            lambda pause: coordinator.send_request(
+                AGENTS[next(numbers) % len(AGENTS)], AgentMessage("work", {"pause": pause})
             )
         )
 

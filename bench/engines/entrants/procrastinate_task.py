@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import sys
 from itertools import count
 
@@ -13,20 +12,24 @@ app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=sys.ar
 logging.disable()
 waiting: dict[int, asyncio.Future[None]] = {}
 numbers = count()
-QUEUE = str(os.getpid())  # another process could not tell the one who waits
+QUEUE = sys.argv[2]  # another process could not tell the one who waits
+SERVED = [QUEUE, "p0"] if QUEUE == "standby" else [QUEUE]
 
 
 @app.task
-async def work(number: int) -> None:
-    """Tell the one who waits."""
-    waiting.pop(number).set_result(None)
+async def work(number: int, pause: float) -> None:
+    """Tell the one who waits, if that is here."""
+    if pause:
+        await asyncio.sleep(pause)
+    if number in waiting:
+        waiting.pop(number).set_result(None)
 
 
-async def unit() -> None:
+async def unit(pause: float) -> None:
     """Defer, and wait for the end."""
     number = next(numbers)
     waiting[number] = future = asyncio.get_running_loop().create_future()
-    await work.configure(queue=QUEUE).defer_async(number=number)
+    await work.configure(queue=QUEUE).defer_async(number=number, pause=pause)
     await future
 
 
@@ -36,7 +39,7 @@ async def main() -> None:
         if not await app.check_connection_async():
             await app.schema_manager.apply_schema_async()
         worker = asyncio.create_task(
-            app.run_worker_async(queues=[QUEUE], concurrency=32, install_signal_handlers=False)
+            app.run_worker_async(queues=SERVED, concurrency=32, install_signal_handlers=False)
         )
         await serve(unit)
         worker.cancel()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from attrs import define, field
@@ -27,10 +27,10 @@ from ....base.exact_json import dumps
 from ....base.logs.logger import StructuredLogger
 from ....base.shown import Shown
 from ....errors import StructuredError, UsageError
-from ...ledger.administration import AgentSummary, Changed, RequestQuery, summaries
+from ...ledger.administration import AgentSummary, summaries
 from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
 from ...ledger.rules import PURGE_BATCH, retry
-from ...ledger.schedules import Advance, DueSchedules, EnteredRuns, Schedule, ScheduleChange
+from ...ledger.schedules import Advance, EnteredRuns
 from ...ledger.submissions import SubmittedRequest, TakenSubmissions
 from ...ledger.types import (
     LOCKED,
@@ -46,10 +46,7 @@ from ...ledger.types import (
     LedgerNews,
     Link,
     Locked,
-    MessageRecord,
-    MessageState,
     MessageType,
-    OutboxKey,
     OutgoingMessage,
     Queued,
     Received,
@@ -62,6 +59,7 @@ from ...persistence import LeaseRenewer, RetryDecision, StoreError
 from .. import records
 from ..derived_operations import DerivedOperations
 from . import administration, news, schedules, statements, submissions
+from .administration import Tell
 from .connections import Limits, connections_of
 from .locked_lanes import LockedLanes, Work
 from .migrations import MIGRATIONS
@@ -70,14 +68,78 @@ from .queue_floors import QueueFloors
 from .working_set import flush, load, load_held, load_response_links
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+Method: TypeAlias = Callable[
+    Concatenate["PostgresAACPPersistenceAdapter", P], Coroutine[Any, Any, T]
+]
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _BUSY_MS = 5
 _MAX_BUSY_MS = 500
 """The delays before asking again for a queue from which another process is claiming: each time it
 still is, twice as long."""
+
+
+def _asking(query: Callable[P, Query], read: Callable[[list[Row]], T]) -> Method[P, T]:
+    """Return the method that executes one query and reads its rows."""
+
+    async def method(
+        adapter: PostgresAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return read(await adapter._ask(query(*arguments, **named)))
+
+    return method
+
+
+def _transacting(
+    operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+) -> Method[P, T]:
+    """Return the method that performs an operation in a transaction."""
+
+    async def method(
+        adapter: PostgresAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return await adapter._transact(
+            lambda transaction: operation(transaction, *arguments, **named)
+        )
+
+    return method
+
+
+def _changing(
+    operation: Callable[Concatenate[Transaction, int, Tell, P], Coroutine[Any, Any, T]],
+) -> Method[P, T]:
+    """Do the same with an operation that needs the incarnation, and tells others."""
+
+    async def method(
+        adapter: PostgresAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return await adapter._transact(
+            lambda transaction: operation(
+                transaction, adapter.incarnation, adapter._tell, *arguments, **named
+            )
+        )
+
+    return method
+
+
+def _all(read: Callable[[Row], T]) -> Callable[[list[Row]], list[T]]:
+    return lambda rows: list(map(read, rows))
+
+
+def _first(read: Callable[[Row], T]) -> Callable[[list[Row]], T | None]:
+    return lambda rows: read(rows[0]) if rows else None
+
+
+def _hastened(rows: list[Row]) -> Hastened:
+    return Hastened(rows[0][0], tuple(rows[0][1:])) if rows else Hastened(0, None)
+
+
+def _summaries(rows: list[Row]) -> list[AgentSummary]:
+    return summaries(sorted((row[0], row[1], row[2], row[3]) for row in rows))
 
 
 @define(eq=False, repr=False)
@@ -259,11 +321,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             return (await transaction.commit(*queries, then=then))[-1]
 
         return await self._try(work, lock_ms)
-
-    async def read_time(self) -> int:
-        """See `AACPPersistenceAdapter`: the time of the database server."""
-        [(server_ms,)] = await self._ask(statements.server_time())
-        return int(server_ms)
 
     def renewer(self) -> LeaseRenewer:
         """See `AACPPersistenceAdapter`: it has a connection of its own, made when it is used."""
@@ -619,34 +676,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
         return await self._transact(work)
 
-    async def hasten(
-        self, targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int
-    ) -> Hastened:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.hasten(targets, at_ms, after, limit))
-        return Hastened(rows[0][0], tuple(rows[0][1:])) if rows else Hastened(0, None)
-
-    async def reschedule(
-        self, message_id: str, at_ms: int, *, give_up: bool = False
-    ) -> MessageRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.reschedule(message_id, at_ms, give_up))
-        return records.message_of(rows[0]) if rows else None
-
     # -- records ------------------------------------------------------------------------------
-
-    async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        await self._ask(statements.put_request(record))
-
-    async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return list(map(records.request_of, await self._ask(statements.requests(request_ids))))
-
-    async def get_message_record(self, message_id: str) -> MessageRecord | None:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.messages([message_id]))
-        return records.message_of(rows[0]) if rows else None
 
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
@@ -676,11 +706,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     # -- numbers ------------------------------------------------------------------------------
 
-    async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(statements.last_seq((source_agent_id, target_agent_id)))
-        return int(rows[0][0]) if rows else 0
-
     async def _change_link(
         self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
     ) -> None:
@@ -693,66 +718,12 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     # -- recovery and retention ---------------------------------------------------------------
 
-    async def _read_messages(
-        self, of: Link | MessageState, before_ms: int
-    ) -> Iterable[MessageRecord]:
-        return map(records.message_of, await self._ask(statements.messages_of(of, before_ms)))
-
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`; several transactions, so that none holds locks for long."""
         queries = statements.purges(now_ms, PURGE_BATCH)
         return sum([len(await self._ask(query)) for query in queries])
 
-    # -- what operators ask -------------------------------------------------------------------
-
-    async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
-        """See `AACPPersistenceAdapter`."""
-        return list(map(records.request_of, await self._ask(administration.page(query))))
-
-    async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(administration.summary(after, limit))
-        return summaries([(row[0], row[1], row[2], row[3]) for row in rows])
-
-    async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(administration.queues(agent_ids))
-        return summaries(sorted((row[0], row[1], row[2], row[3]) for row in rows))
-
-    async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._transact(
-            lambda transaction: administration.cancel(
-                transaction, self.incarnation, cancellations, now_ms, self._tell
-            )
-        )
-
-    async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._transact(
-            lambda transaction: administration.requeue(
-                transaction, self.incarnation, request_ids, expires_at_ms, self._tell
-            )
-        )
-
     # -- schedules ----------------------------------------------------------------------------
-
-    async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
-        """See `AACPPersistenceAdapter`."""
-        return await self._transact(
-            lambda transaction: schedules.change_schedules(transaction, changes)
-        )
-
-    async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(schedules.page(after, limit))
-        return list(map(records.schedule_of, rows))
-
-    async def due_schedules(self, now_ms: int, limit: int) -> DueSchedules:
-        """See `AACPPersistenceAdapter`."""
-        return await self._transact(
-            lambda transaction: schedules.due_schedules(transaction, now_ms, limit)
-        )
 
     async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
         """See `AACPPersistenceAdapter`."""
@@ -775,11 +746,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     async def submit(self, connection: Any, submission: SubmittedRequest) -> None:
         """See `AACPPersistenceAdapter`; the connection is a `psycopg.AsyncConnection`."""
         await submissions.submit(connection, self._schema, self.uid, submission)
-
-    async def submitted_to(self, request_id: str) -> str | None:
-        """See `AACPPersistenceAdapter`."""
-        rows = await self._ask(submissions.target_of(request_id))
-        return rows[0][0] if rows else None
 
     async def take_submissions(
         self,
@@ -810,6 +776,26 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         entered = [each for each in taken if each is not None and each is not LOCKED]
         is_all = len(entered) == len(seen)
         return TakenSubmissions(entered, left=is_all and len(seen) == limit, locked=not is_all)
+
+    # -- operations of one query or one function ----------------------------------------------
+
+    read_time = _asking(statements.server_time, lambda rows: int(rows[0][0]))
+    hasten = _asking(statements.hasten, _hastened)
+    reschedule = _asking(statements.reschedule, _first(records.message_of))
+    put_request_record = _asking(statements.put_request, lambda rows: None)
+    get_request_records = _asking(statements.requests, _all(records.request_of))
+    get_message_record = _asking(statements.message, _first(records.message_of))
+    get_last_sequence = _asking(statements.last_seq, lambda rows: int(rows[0][0]) if rows else 0)
+    list_requests = _asking(administration.page, _all(records.request_of))
+    summarize_agents = _asking(administration.summary, _summaries)
+    measure_queues = _asking(administration.queues, _summaries)
+    list_schedules = _asking(schedules.page, _all(records.schedule_of))
+    submitted_to = _asking(submissions.target_of, _first(lambda row: str(row[0])))
+    cancel = _changing(administration.cancel)
+    requeue = _changing(administration.requeue)
+    change_schedules = _transacting(schedules.change_schedules)
+    due_schedules = _transacting(schedules.due_schedules)
+    _read_messages = _asking(statements.messages_of, _all(records.message_of))
 
 
 def _agents_of(incoming: IncomingEnvelope) -> str:

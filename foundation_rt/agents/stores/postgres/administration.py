@@ -102,9 +102,9 @@ def queues(agent_ids: Collection[str]) -> Query:
 async def cancel(
     transaction: Transaction,
     incarnation: int,
+    tell: Tell,
     cancellations: Sequence[ClaimCompletion],
     now_ms: int,
-    tell: Tell,
 ) -> list[Changed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = UnitOfWork(
@@ -125,9 +125,9 @@ async def cancel(
 async def requeue(
     transaction: Transaction,
     incarnation: int,
+    tell: Tell,
     request_ids: Sequence[str],
     expires_at_ms: int,
-    tell: Tell,
 ) -> list[Changed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     [rows] = await transaction.ask(statements.requests(request_ids))

@@ -98,9 +98,9 @@ def names() -> Query:
     return _NAMES, ()
 
 
-def last_seq(link: Link) -> Query:
+def last_seq(source_agent_id: str, target_agent_id: str) -> Query:
     """Read the last number given out on a link: one row, or none."""
-    return _LAST_SEQ, link
+    return _LAST_SEQ, (source_agent_id, target_agent_id)
 
 
 def lock_queues(agents: Iterable[str]) -> Query:
@@ -260,7 +260,7 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
     ]
 
 
-def put_request(record: RequestRecord) -> Query:
+def put_request(request_id: str, record: RequestRecord) -> Query:
     """Keep a record in any state unless its id is known; it enters no queue."""
     return _PUT_REQUEST, [record.state in TERMINAL, *_row_of(record)]
 
@@ -759,6 +759,11 @@ def messages(message_ids: Iterable[str]) -> Query:
     return _MESSAGES, [texts(message_ids)]
 
 
+def message(message_id: str) -> Query:
+    """Read one message."""
+    return messages([message_id])
+
+
 def add_messages(records: Sequence[MessageRecord]) -> Query:
     """Enter messages that are not there; one row for each."""
     return _ADD_MESSAGES, [
@@ -809,7 +814,7 @@ def hasten(targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int) -> 
     return _HASTEN, (*after, not targets, texts(targets), limit, at_ms, at_ms, at_ms)
 
 
-def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
+def reschedule(message_id: str, at_ms: int, *, give_up: bool = False) -> Query:
     """Return a row for `records.message_of`, unless it is acknowledged or not there."""
     void = (str(MessageState.TOMBSTONE), VOID_PAYLOAD) if give_up else (None, None)
     return _RESCHEDULE, (*void, at_ms, message_id)
