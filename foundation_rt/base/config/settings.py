@@ -646,6 +646,7 @@ class ServerConfig(Settings):
             for extra, beginnings in _PLACES.items()
         }
         needs |= {"metrics": self.telemetry.metrics, "otel": self.telemetry.tracing}
+        needs["client"] = self.authorization.url is not None
         return tuple(extra for extra, is_needed in needs.items() if is_needed)
 
     def has_issuer(self) -> bool:

@@ -8,6 +8,7 @@ could flood, and none to lose (AUTHZ-10 to AUTHZ-15).
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
@@ -33,6 +34,7 @@ MAX_URIS = 10
 MAX_NAME = 80
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _REGISTERED = b"client"
 _MAX_KEPT = 100
 _MAX_AGE = 300.0  # s
@@ -233,7 +235,8 @@ def _split(uri: str) -> SplitResult | None:
         is_one = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    if not is_one or "#" in uri or "@" in parts.netloc:
+    # `urlsplit` takes `[::1].evil.example` for `::1`.
+    if not is_one or "#" in uri or not _AUTHORITY.fullmatch(parts.netloc):
         return None
     return parts
 

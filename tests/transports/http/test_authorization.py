@@ -128,6 +128,10 @@ BAD_URIS = (
     "//127.0.0.1/back",
     "http://127.0.0.1:7777/back\r\nX: y",
     "http://0.0.0.0/back",
+    "http://[::1].evil.example/back",
+    "http://[::1]evil.example/back",
+    "http://127.0.0.1:80@evil.example/back",
+    "http://127.0.0.1;evil.example/back",
     "",
 )
 

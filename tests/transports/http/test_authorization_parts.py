@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,8 @@ import httpx2
 import orjson
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
@@ -23,7 +26,13 @@ from foundation_rt.client.auth.grants import challenge_of
 from foundation_rt.errors import UsageError
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.http.authorization import clients
-from foundation_rt.http.authorization.clients import ClientError, Clients, PublicNetwork, is_public
+from foundation_rt.http.authorization.clients import (
+    ClientError,
+    Clients,
+    PublicNetwork,
+    is_allowed,
+    is_public,
+)
 from foundation_rt.http.authorization.identity import IdentityTokens, ProviderError
 from foundation_rt.http.authorization.logins import GrantRefused, Login, Logins
 from foundation_rt.http.authorization.providers import PROVIDERS, Identity, read_person
@@ -205,6 +214,19 @@ async def test_registration_loses_what_the_operator_takes_away() -> None:
     client_id = before.register({"redirect_uris": [uri]}).client_id
     assert (await before.find(client_id)).allows(uri)
     assert not (await after.find(client_id)).allows(uri)
+
+
+_PIECES = (
+    *("127.0.0.1", "localhost", "[::1]", "evil.example", ":80", ":", "@", "http://"),
+    *("/", "//", "?", "#", "\\", ".", ";", "%2e", "%00", "a", " ", "\t", "[", "]", "::1"),
+)
+
+
+@pytest.mark.rule("AUTHZ-11")
+@given(st.lists(st.sampled_from(_PIECES), max_size=5).map(lambda each: "http://" + "".join(each)))
+def test_allowed_uri_leads_to_this_machine(uri: str) -> None:
+    if is_allowed(uri, ("loopback",)):
+        assert re.match(r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]*)?([/?]|$)", uri)
 
 
 # -- descriptions of clients

@@ -24,6 +24,8 @@ except MissingExtraError as error:
     ("missing", "use", "extra"),
     [
         ("redis", "import foundation_rt.http.event_store_redis", "redis"),
+        ("redis", "import foundation_rt.http.authorization.redis_store", "redis"),
+        ("httpx2", "import foundation_rt.http.authorization.server", "client"),
         ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http"),
         (
             "redis",
