@@ -174,6 +174,8 @@ class HttpApplication:
         if config.authorization.url is not None:
             self._login = _make_login_service(self.runtime, self.path)
             own_tokens = self._login.resource_server
+        elif config.authorization.provider is not None:
+            raise UsageError("authorization.url is missing: set the public URL of the server")
         self._authenticator = make_authenticator(
             config, self.runtime.clock, self.runtime.logger, token, own_tokens
         )

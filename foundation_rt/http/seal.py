@@ -39,7 +39,7 @@ class Seal:
         """
         nonce = os.urandom(_NONCE_BYTES)
         sealed = nonce + self._cipher.encrypt(nonce, content, bound)
-        return urlsafe_b64encode(sealed).decode().rstrip("=")
+        return _text(sealed)
 
     def open(self, text: str, bound: bytes) -> bytes | None:
         """Return the content of a sealed text; None if it was not sealed so, with this key."""
@@ -47,6 +47,12 @@ class Seal:
             return None
         try:
             sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            if _text(sealed) != text:  # what is no letter of it was passed over
+                return None
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
         except (Error, ValueError, InvalidTag):
             return None
+
+
+def _text(sealed: bytes) -> str:
+    return urlsafe_b64encode(sealed).decode().rstrip("=")

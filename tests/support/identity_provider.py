@@ -39,6 +39,7 @@ class IdentityProviderFake:
         lifetime: of its access tokens, in seconds.
         gives_refresh: whether it gives refresh tokens.
         is_down: every request ends with 503.
+        down: the paths at which requests end with 503.
         has_left: refreshes are refused: the person is not there any more.
         asked: all requests.
         used: refresh tokens that were used.
@@ -52,6 +53,7 @@ class IdentityProviderFake:
     lifetime: int = 3600
     gives_refresh: bool = True
     is_down: bool = False
+    down: set[str] = field(factory=set)
     has_left: bool = False
     asked: list[Asked] = field(factory=list)
     used: list[str] = field(factory=list)
@@ -67,6 +69,7 @@ class IdentityProviderFake:
         self.metadata, self.id_token, self.answer = {}, {}, {}
         self.lifetime, self.gives_refresh = 3600, True
         self.is_down = self.has_left = False
+        self.down.clear()
         self.asked.clear()
         self.used.clear()
 
@@ -76,7 +79,7 @@ class IdentityProviderFake:
 
     def respond(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
         self.asked.append(asked)
-        if self.is_down:
+        if self.is_down or asked.path in self.down:
             return 503, {}, b"down"
         match asked.path:
             case "/.well-known/openid-configuration" | "/.well-known/oauth-authorization-server":

@@ -7,8 +7,10 @@ own. A failure of the connection is a `ConnectionLostError`, which says nothing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
@@ -93,6 +95,9 @@ class AuthExchanges:
     token_timeout: float = TOKEN_TIMEOUT
     max_answer_bytes: int = MAX_ANSWER_BYTES
     network: Network | None = None
+    _make_context: Callable[[], ssl.SSLContext] = field(
+        factory=lambda: cache(httpx2.create_ssl_context), init=False, repr=False
+    )
 
     async def get(self, url: str, headers: Mapping[str, str] = NO_HEADERS) -> AuthResponse:
         """See `Exchanges`; `headers` go with the request."""
@@ -139,7 +144,7 @@ class AuthExchanges:
         raw.insert(0, (b"host", parsed.netloc))
         if method == "POST":
             raw.append((b"content-length", b"%d" % len(body)))
-        connection = connection_maker(url, CONNECT_TIMEOUT, self.network)()
+        connection = connection_maker(url, CONNECT_TIMEOUT, self.network, self._make_context)()
         try:
             request = OutgoingRequest(method, core_url(parsed), raw, body)
             response = HttpResponse.of(await connection.send(request))

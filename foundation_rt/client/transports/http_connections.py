@@ -94,7 +94,10 @@ class ProxiedConnection:
 
 
 def connection_maker(
-    url: str, connect_timeout: float, network: Network | None = None
+    url: str,
+    connect_timeout: float,
+    network: Network | None = None,
+    make_context: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
 ) -> Callable[[], HttpConnection]:
     """Return a function that makes connections to the server at `url`.
 
@@ -102,6 +105,7 @@ def connection_maker(
         url: of the server.
         connect_timeout: seconds to connect, and again for the handshake of TLS.
         network: makes them, to the server itself; None: through the environment's proxy, if any.
+        make_context: returns the settings of TLS.
 
     Raises:
         ConnectionLostError: the environment's proxy or certificates cannot be used.
@@ -112,9 +116,7 @@ def connection_maker(
     # without TLS nothing has to be.
     needs_tls = parts.scheme == "https" or proxy is not None
     try:
-        context = (
-            httpx2.create_ssl_context() if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
+        context = make_context() if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if proxy is None:
             context.set_alpn_protocols(["http/1.1"])
             options = _socket_options()

@@ -34,6 +34,7 @@ MAX_URIS = 10
 MAX_NAME = 80
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
+_GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _REGISTERED = b"client"
 _MAX_KEPT = 100
@@ -223,6 +224,8 @@ def is_public(address: str) -> bool:
         inner = found.ipv4_mapped or found.sixtofour
         if inner is not None:
             return is_public(str(inner))
+        if found not in _GLOBAL:
+            return False
     return found.is_global and not found.is_multicast
 
 
@@ -241,12 +244,12 @@ def _split(uri: str) -> SplitResult | None:
     return parts
 
 
-def _without_port(uri: str) -> tuple[str | None, str, str] | None:
+def _without_port(uri: str) -> tuple[str | None, str] | None:
     """Return a redirect URI of this machine without its port; None if it is another one."""
     parts = _split(uri)
     if parts is None or parts.scheme != "http" or parts.hostname not in _LOOPBACK_HOSTS:
         return None
-    return parts.hostname, parts.path, parts.query
+    return parts.hostname, uri.partition(parts.netloc)[2]
 
 
 def host_of(uri: str) -> str:

@@ -47,12 +47,14 @@ class ProviderError(Exception):
     Attributes:
         code: of RFC 6749, 4.1.2.1, for the client.
         is_over: whether the person's login there has ended.
+        tokens: new ones that it gave before; None if it gave none.
     """
 
     def __init__(self, message: str, code: str = "server_error", is_over: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.is_over = is_over
+        self.tokens: IdentityTokens | None = None
 
 
 @frozen
@@ -202,7 +204,11 @@ class IdentityProvider:
         parameters = {"grant_type": "refresh_token", "refresh_token": kept}
         answer = await self._ask_token(server, parameters)
         renewed = self._tokens(answer, server, kept)
-        again = await self._person(answer.document, renewed, None)
+        try:
+            again = await self._person(answer.document, renewed, None)
+        except ProviderError as error:
+            error.tokens = renewed
+            raise
         if again is not None and again.subject != person.subject:
             raise ProviderError("the provider names another person", is_over=True)
         return again or person, renewed
@@ -273,7 +279,10 @@ class IdentityProvider:
     async def _get(self, url: str, token: str) -> Any:
         headers = {"authorization": f"Bearer {token}"}
         answer = await self._answer(partial(self._exchanges.get, url, headers))
-        if answer.status in (401, 403, 404) and self.row.is_github and not url.endswith("/user"):
+        is_limited = answer.headers.get("x-ratelimit-remaining") == "0"
+        is_limited = is_limited or "retry-after" in answer.headers
+        may_lack = self.row.is_github and not url.endswith("/user") and not is_limited
+        if answer.status in (401, 403, 404) and may_lack:
             return None  # without the scope
         if answer.status != 200:
             raise ProviderError("the provider does not say who has logged in")

@@ -10,11 +10,11 @@ the hash of its id; sealed in it are hashes of its secrets, and what it needs be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from attrs import asdict, define, evolve, field, frozen
@@ -28,6 +28,8 @@ from .store import LoginStore
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import AuthorizationSection
+
+_T = TypeVar("_T")
 
 CODE_SECONDS = 60
 REPEAT_SECONDS = 30
@@ -157,16 +159,11 @@ class Logins:
     async def refresh(self, token: str, client_id: str) -> tuple[Login, dict[str, Any]]:
         """Return the login of a refresh token, and the answer for its client (AUTHZ-28).
 
-        Goes on if its caller is cancelled: the provider may have replaced its own token.
-
         Raises:
             GrantRefused: the token is not good. If it was used before, the login is gone.
             ProviderError: the provider does not answer.
         """
-        task = asyncio.ensure_future(self._refresh(token, client_id))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        return await self._to_its_end(self._refresh(token, client_id))
 
     async def _refresh(self, token: str, client_id: str) -> tuple[Login, dict[str, Any]]:
         login_id, secret = _parts(token)
@@ -198,6 +195,9 @@ class Logins:
             GrantRefused: the login is gone, here or at the provider.
             ProviderError: the provider does not answer.
         """
+        return await self._to_its_end(self._provider_token(key))
+
+    async def _provider_token(self, key: str) -> str | None:
         while True:
             raw, login = await self._load(key)
             if login is None:
@@ -212,6 +212,16 @@ class Logins:
             if login is not None and await self._swap(key, raw, login, self._ttl_ms):
                 assert login.provider is not None
                 return login.provider.access_token
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return what `work` returns; it goes on if its caller is cancelled.
+
+        The provider may have replaced its own token, and the new one has to be kept.
+        """
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
     async def _renewed(
         self, key: str, raw: str | None, login: Login
@@ -241,6 +251,8 @@ class Logins:
             if error.is_over:
                 await self.revoke(key)
                 raise GrantRefused("PROVIDER_LOGIN_OVER", login) from None
+            if error.tokens is not None:
+                login = evolve(login, provider=self._kept(error.tokens))
             await self._swap(key, sealed, login, self._ttl_ms)
             raise
         return sealed, evolve(login, person=person, provider=self._kept(tokens))

@@ -100,8 +100,8 @@ class Identity:
 
     def is_among(self, allowed: Iterable[str]) -> bool:
         """Return whether one item of `authorization.allow` stands for the person (AUTHZ-06)."""
-        address = (self.email or "").casefold()
-        organizations = {each.casefold() for each in self.organizations}
+        address = _folded(self.email or "")
+        organizations = set(map(_folded, self.organizations))
         return any(self._fits(each, address, organizations) for each in allowed)
 
     def _fits(self, item: str, address: str, organizations: set[str]) -> bool:
@@ -111,10 +111,15 @@ class Identity:
         if colon and kind == "sub":
             return rest == self.subject
         if colon and kind == "org":
-            return rest.casefold() in organizations
+            return _folded(rest) in organizations
         if item.startswith("@"):
-            return address.endswith(item.casefold())
-        return address == item.casefold()
+            return address.endswith(_folded(item))
+        return address == _folded(item)
+
+
+def _folded(name: str) -> str:
+    """Return a name in lower case; beyond ASCII as it is, since other domains fold to one text."""
+    return name.lower() if name.isascii() else name
 
 
 def read_person(claims: Mapping[str, Any], row: ProviderKind) -> Identity | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from http.cookies import CookieError, SimpleCookie
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -169,7 +168,8 @@ class AuthorizationServer:
         check_allowed(settings, self._provider.row)
         self._key = SigningKey(state_key)
         self._store = make_store(settings.store)
-        sealed = Seal(state_key, b"foundation-rt logins 1\n")
+        # Another server with this key and this store has other people, and another audience.
+        sealed = Seal(state_key, f"foundation-rt logins 1\n{self._url}".encode())
         self._logins = Logins(
             settings, self._store, sealed, clock, self._access_token, self._provider.renew
         )
@@ -228,7 +228,7 @@ class AuthorizationServer:
             fields = {"error": {"type": str(error)}}
             self._runtime.logger.error("the store of logins does not answer", fields)
             await self._unavailable(exchange, path)
-        except ProviderError:
+        except (ProviderError, IntrospectionUnavailable):
             await self._unavailable(exchange, path)
         return None
 
@@ -443,7 +443,7 @@ class AuthorizationServer:
         said = {**answer, "iss": self._url}
         if asked.state:
             said["state"] = asked.state
-        separator = "&" if urlsplit(asked.redirect_uri).query else "?"
+        separator = "&" if "?" in asked.redirect_uri else "?"
         await exchange.redirect(f"{asked.redirect_uri}{separator}{urlencode(said)}", headers)
 
     def _of_state(self, state: str) -> str:
@@ -601,10 +601,8 @@ class _Exchange:
     def cookies(self) -> dict[str, str]:
         """Return the cookies of the browser."""
         text = b"; ".join(value for name, value in self._scope["headers"] if name == b"cookie")
-        try:
-            return {name: each.value for name, each in SimpleCookie(text.decode("latin-1")).items()}
-        except CookieError:
-            return {}
+        pairs = (each.partition("=") for each in text.decode("latin-1").split(";"))
+        return {name.strip(): value.strip() for name, _, value in pairs}
 
     async def page(self, status: int, page: bytes, headers: Sequence[RawHeader] = ()) -> None:
         """Send a page."""

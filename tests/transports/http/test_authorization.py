@@ -157,6 +157,7 @@ def test_foreign_redirect_uri_is_never_followed(client: LoginClient, uri: str) -
         "http://127.0.0.1:7777/other",
         "http://127.0.0.1:7777/back/",
         "http://127.0.0.1:7777/back?x=1",
+        "http://127.0.0.1:7777/back?",
         "http://localhost:7777/back",
         "http://[::1]:7777/back",
     ],
@@ -508,6 +509,19 @@ def test_person_who_has_left_is_out(client: LoginClient, provider: IdentityProvi
     provider.has_left = True
     assert client.refresh(tokens).json()["error"] == "invalid_grant"
     assert status_of(client, tokens) == 401
+
+
+@pytest.mark.rule("AUTHZ-29")
+def test_login_survives_a_provider_that_is_half_down(
+    client: LoginClient, provider: IdentityProviderFake
+) -> None:
+    """It gives a token, and does not say whose: the fake ends a login whose old token is reused."""
+    tokens = client.redeem(client.log_in()).json()
+    provider.id_token = {"email": None}  # so the person is asked for at another endpoint
+    provider.down.add("/userinfo")
+    assert client.refresh(tokens).status_code == 503
+    provider.down.clear()
+    assert client.refresh(tokens).status_code == 200
 
 
 @pytest.mark.rule("AUTHZ-29", "AUTHZ-06")

@@ -67,6 +67,7 @@ def application(
     ("changes", "more", "key"),
     [
         ({"provider": None}, {}, "authorization.provider"),
+        ({"url": None}, {"http": {"api_keys": ["k" * 16]}}, "authorization.url"),
         ({"client_id": None}, {}, "authorization.client_id"),
         ({"client_secret": None}, {}, "authorization.client_secret"),
         ({"client_key_file": "/nowhere"}, {}, "authorization.client_key_file"),
@@ -229,6 +230,47 @@ def test_allowed_uri_leads_to_this_machine(uri: str) -> None:
         assert re.match(r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]*)?([/?]|$)", uri)
 
 
+@pytest.mark.rule("AUTHZ-10")
+def test_id_that_was_changed_anywhere_is_unknown() -> None:
+    found = fresh_clients()
+    known = found.register({"redirect_uris": [CALLBACK]}).client_id
+    other = "B" if known[-1] == "A" else "A"
+    changed = (
+        f"{known[:9]}!{known[9:]}",
+        f"{known}<>",
+        f"{known}=",
+        f" {known}",
+        known[:-1] + other,
+    )
+    assert [found.registered(each) for each in changed] == [None] * 5
+    assert found.registered(known) is not None
+
+
+# -- browsers
+
+
+@pytest.mark.rule("AUTHZ-18")
+async def test_cookies_of_others_neither_break_nor_choose_ours() -> None:
+    app = application()
+    await app.start()
+    try:
+        asking, place = await registered(app), "https://mcp.example.com/oauth/authorize"
+        mine = "b" * 43
+        bad = ('"a\\015\\012x: y"', "short", "x" * 4000, "\u00e9" * 43)
+        for cookie, kept in (
+            (f'other={{"a": "b"}}; __Host-login={mine}', True),
+            *((f"__Host-login={each}", False) for each in bad),
+        ):
+            sent = {"cookie": cookie.encode("latin-1")}
+            page = await asked(app, place, params=asking, headers=sent)
+            [given] = page.headers.get_list("set-cookie")
+            assert page.status_code == 200
+            assert re.match("__Host-login=[A-Za-z0-9_-]{43}; Path=/; ", given)
+            assert (mine in given) is kept
+    finally:
+        await app.stop(5)
+
+
 # -- descriptions of clients
 
 
@@ -262,6 +304,9 @@ def fresh_clients(*allowed: str) -> Clients:
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::1", False),
         ("ff02::1", False),
+        ("::127.0.0.1", False),
+        ("fec0::1", False),
+        ("64:ff9b:1::7f00:1", False),
     ],
 )
 def test_address_of_the_public_network(address: str, public: bool) -> None:
@@ -392,6 +437,9 @@ async def test_id_that_is_no_description_is_refused(url: str) -> None:
         ("oidc", {"email": "ann@x.org", "email_verified": "false"}, "ann@x.org", False),
         ("oidc", {"email": "ann@x.org"}, "ann@x.org", False),
         ("oidc", {"email": "ann@sub.x.org", "email_verified": True}, "@x.org", False),
+        # What folds to the same text is another domain.
+        ("oidc", {"email": "ann@stra\u00dfe.de", "email_verified": True}, "@strasse.de", False),
+        ("oidc", {"email": "\u212aim@x.org", "email_verified": True}, "kim@x.org", False),
         ("oidc", {}, "sub:1", True),
         ("oidc", {}, "sub:11", False),
         ("oidc", {}, "*", True),
@@ -426,14 +474,18 @@ class Provider:
 
     def __init__(self) -> None:
         self.problem: ProviderError | None = None
-        self.asked = 0
+        self.given: list[str | None] = []
         self.go = asyncio.Event()
         self.go.set()
+
+    @property
+    def asked(self) -> int:
+        return len(self.given)
 
     async def renew(
         self, person: Identity, tokens: IdentityTokens
     ) -> tuple[Identity, IdentityTokens]:
-        self.asked += 1
+        self.given.append(tokens.refresh_token)
         await self.go.wait()
         if self.problem is not None:
             raise self.problem
@@ -543,6 +595,51 @@ async def test_provider_that_refuses_ends_the_login(is_over: bool) -> None:
         assert (await found.refresh(token, "client"))[1]["refresh_token"] != token
 
 
+@pytest.mark.rule("AUTHZ-29")
+async def test_new_token_of_the_provider_is_kept_when_it_says_no_more() -> None:
+    """The old one counts no more: to use it again would end the login at the provider."""
+    provider = Provider()
+    found = logins(ManualClock(), provider, keep_provider_tokens=True)
+    token = (await begun(found, IdentityTokens("a", None, "r")))["refresh_token"]
+    provider.problem = ProviderError("no")
+    provider.problem.tokens = IdentityTokens("b", None, "new")
+    with pytest.raises(ProviderError):
+        await found.refresh(token, "client")
+    provider.problem = None
+    assert (await found.refresh(token, "client"))[1]["refresh_token"] != token
+    assert provider.given == ["r", "new"]
+
+
+@pytest.mark.rule("AUTHZ-34")
+async def test_refresh_for_a_handler_goes_on_when_it_is_cancelled() -> None:
+    clock, provider = ManualClock(), Provider()
+    store = MemoryStore(clock.monotonic)
+    found = logins(clock, provider, store, keep_provider_tokens=True)
+    await begun(found, IdentityTokens("a", clock.now().timestamp(), "r"))
+    [key] = store._values
+    provider.go.clear()
+    leaving = asyncio.ensure_future(found.provider_token(key))
+    while not provider.asked:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    provider.go.set()
+    assert await found.provider_token(key) == "access-1"
+    assert provider.given == ["r"]
+
+
+@pytest.mark.rule("AUTHZ-30")
+async def test_login_of_another_server_is_none_here() -> None:
+    """Two servers with one store and one key: their people and audiences differ."""
+    one, other = (application(url=f"https://{name}.example.com")._login for name in ("a", "b"))
+    there: Any = other
+    here: Any = one
+    there._logins._store = here._logins._store
+    code = await here._logins.begin(LOGIN)
+    with pytest.raises(GrantRefused):
+        await there._logins.redeem(code, "client", CALLBACK, VERIFIER)
+    assert await here._logins.redeem(code, "client", CALLBACK, VERIFIER)
+
+
 @pytest.mark.rule("AUTHZ-34")
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_token_of_the_provider_is_refreshed_before_its_end(keeps: bool) -> None:
@@ -610,6 +707,9 @@ async def test_store_that_does_not_answer_lets_nobody_in() -> None:
         async with httpx2.AsyncClient(transport=transport) as sender:
             form = {"client_id": client, "grant_type": "refresh_token", "refresh_token": "a.b"}
             token = await sender.post("https://mcp.example.com/oauth/token", data=form)
-        assert (token.status_code, token.json()["error"]) == (503, "temporarily_unavailable")
+            form |= {"token": answer["access_token"]}
+            revoked = await sender.post("https://mcp.example.com/oauth/revoke", data=form)
+        for each in (token, revoked):
+            assert (each.status_code, each.json()["error"]) == (503, "temporarily_unavailable")
     finally:
         await app.stop(5)
