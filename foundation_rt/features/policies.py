@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
-from ..base.shown import Shown
 from ..errors import ErrorCode, ToolError
 from ..kernel.call_lifecycle import no_such_tool
 from ..kernel.feature import Feature
@@ -40,16 +37,18 @@ class Administrative(ToolPart):
 ADMINISTRATIVE = Administrative()
 
 
-@frozen(eq=False, repr=False)
-class ArgumentScopes(ToolPart, Shown):
+class ArgumentScopes(ToolPart):
     """Calls of a tool need scopes that follow from their arguments (AUTH-27).
 
     Attributes:
         of: returns these scopes, given arguments that are not validated yet; must not raise.
     """
 
-    of: Callable[[dict[str, Any]], frozenset[str]]
+    __slots__ = ("of",)
     restricts = True
+
+    def __init__(self, of: Callable[[dict[str, Any]], frozenset[str]]) -> None:
+        self.of = of
 
 
 def scopes_for(tool: RegisteredTool, arguments: dict[str, Any]) -> frozenset[str]:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ...kernel.feature import Feature, lazy
 from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from ..subscriptions.subscribing import Subscribing
@@ -41,7 +39,6 @@ def _new_id() -> str:
     return token_urlsafe()
 
 
-@define(eq=False, repr=False)
 class Tasks(Feature):
     """Makes tasks of calls, where the tool has tasks and the client declares the extension.
 
@@ -52,15 +49,6 @@ class Tasks(Feature):
         new_id: makes ids of 256 random bits (TASK-10); to be replaced before the first task.
     """
 
-    _config: ServerConfig
-    _clock: Clock
-    _asking: ClientInput
-    new_id: Callable[[], str] = field(default=_new_id, init=False)
-    _dispatcher: Dispatcher = field(init=False)
-    _subscribing: Subscribing = field(init=False)
-    _manager: TaskManager | None = field(default=None, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
     requests = MappingProxyType(
         {
             TASKS_GET: lazy(_METHODS, "get_task"),
@@ -68,6 +56,17 @@ class Tasks(Feature):
             TASKS_CANCEL: lazy(_METHODS, "cancel_task"),
         }
     )
+
+    _dispatcher: Dispatcher
+    _subscribing: Subscribing
+
+    def __init__(self, config: ServerConfig, clock: Clock, asking: ClientInput) -> None:
+        self._config = config
+        self._clock = clock
+        self._asking = asking
+        self.new_id: Callable[[], str] = _new_id
+        self._manager: TaskManager | None = None
+        self._lock = threading.Lock()
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""
