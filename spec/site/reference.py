@@ -19,7 +19,10 @@ PACKAGE = "foundation_rt"
 GROUPS = {
     "Servers": ("server", "features.composition", "http", "protocol.principal", "protocol.peer"),
     "Handlers": ("features.context", "kernel.context", "base.abort", "features.signatures"),
-    "Definitions and results": ("kernel.registry", "protocol"),
+    "Definitions and results": (
+        *("kernel.registry", "protocol"),
+        *("features.prompts", "features.resources", "features.completions"),
+    ),
     "Asking the client": ("features.server_requests",),
     "Errors": ("errors",),
     "Agents": ("agents",),
