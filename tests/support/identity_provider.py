@@ -39,7 +39,7 @@ class IdentityProviderFake:
         lifetime: of its access tokens, in seconds.
         gives_refresh: whether it gives refresh tokens.
         is_down: every request ends with 503.
-        down: the paths at which requests end with 503.
+        down: what it answers at some paths instead: status and body.
         has_left: refreshes are refused: the person is not there any more.
         asked: all requests.
         used: refresh tokens that were used.
@@ -53,7 +53,7 @@ class IdentityProviderFake:
     lifetime: int = 3600
     gives_refresh: bool = True
     is_down: bool = False
-    down: set[str] = field(factory=set)
+    down: dict[str, tuple[int, bytes]] = field(factory=dict)
     has_left: bool = False
     asked: list[Asked] = field(factory=list)
     used: list[str] = field(factory=list)
@@ -80,7 +80,8 @@ class IdentityProviderFake:
     def respond(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
         self.asked.append(asked)
         if self.is_down or asked.path in self.down:
-            return 503, {}, b"down"
+            status, body = self.down.get(asked.path, (503, b"down"))
+            return status, {}, body
         match asked.path:
             case "/.well-known/openid-configuration" | "/.well-known/oauth-authorization-server":
                 return 200, {}, json.dumps(self._described()).encode()

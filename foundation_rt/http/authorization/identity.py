@@ -186,10 +186,7 @@ class IdentityProvider:
         }
         answer = await self._ask_token(server, parameters)
         tokens = self._tokens(answer, server, None)
-        person = await self._person(answer.document, tokens, nonce)
-        if person is None:
-            raise ProviderError("the provider does not say who has logged in")
-        return person, tokens
+        return await self._person(answer.document, tokens, nonce), tokens
 
     async def renew(
         self, person: Identity, tokens: IdentityTokens
@@ -204,19 +201,21 @@ class IdentityProvider:
         parameters = {"grant_type": "refresh_token", "refresh_token": kept}
         answer = await self._ask_token(server, parameters)
         renewed = self._tokens(answer, server, kept)
+        if self.row.is_openid and "id_token" not in answer.document:
+            return person, renewed
         try:
             again = await self._person(answer.document, renewed, None)
         except ProviderError as error:
             error.tokens = renewed
             raise
-        if again is not None and again.subject != person.subject:
+        if again.subject != person.subject:
             raise ProviderError("the provider names another person", is_over=True)
-        return again or person, renewed
+        return again, renewed
 
     async def _person(
         self, answer: Mapping[str, Any], tokens: IdentityTokens, nonce: str | None
-    ) -> Identity | None:
-        """Return who tokens are of; None, after a refresh, if there is no ID token.
+    ) -> Identity:
+        """Return who tokens are of.
 
         Raises:
             ProviderError: the provider's word is not good.
@@ -224,8 +223,6 @@ class IdentityProvider:
         found = await self._endpoints()
         claims: dict[str, Any] = {}
         if self.row.is_openid:
-            if nonce is None and "id_token" not in answer:
-                return None
             claims = await self._id_claims(str(answer.get("id_token")), found, nonce)
         if self.row.is_github:
             claims = await self._github_claims(tokens.access_token)
@@ -233,7 +230,10 @@ class IdentityProvider:
             more = await self._get(found.userinfo, tokens.access_token)
             if isinstance(more, dict) and more.get("sub") == claims.get("sub", more.get("sub")):
                 claims = {**more, **claims}
-        return read_person(claims, self.row)
+        person = read_person(claims, self.row)
+        if person is None:
+            raise ProviderError("the provider does not say who has logged in")
+        return person
 
     async def _id_claims(self, token: str, found: Endpoints, nonce: str | None) -> dict[str, Any]:
         """Return the claims of an ID token (OpenID Connect Core, 3.1.3.7)."""
@@ -284,7 +284,7 @@ class IdentityProvider:
         may_lack = self.row.is_github and not url.endswith("/user") and not is_limited
         if answer.status in (401, 403, 404) and may_lack:
             return None  # without the scope
-        if answer.status != 200:
+        if answer.status != 200 or not isinstance(answer.document, dict | list):
             raise ProviderError("the provider does not say who has logged in")
         return answer.document
 

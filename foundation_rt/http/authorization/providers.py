@@ -143,7 +143,7 @@ def read_person(claims: Mapping[str, Any], row: ProviderKind) -> Identity | None
     listed = named if isinstance(named, list) else [named]
     return Identity(
         subject,
-        email if isinstance(email, str) and is_verified else None,
+        email if isinstance(email, str) and is_verified and email.count("@") == 1 else None,
         name[:256] if isinstance(name, str) else None,
         tuple(each for each in listed if isinstance(each, str)),
     )

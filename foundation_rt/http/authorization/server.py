@@ -7,7 +7,7 @@ cookie. So nobody fills a table before a provider has said who they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -97,17 +97,13 @@ class AskedLogin:
 class OwnResourceServer(ResourceServer):
     """Verifies the tokens of this server: their login has to be there (AUTHZ-33)."""
 
-    logins: Logins | None = field(default=None, init=False)
+    is_alive: Callable[[str], Awaitable[bool]] | None = field(default=None, init=False)
 
     async def verify(self, token: str) -> Principal:
         """See `ResourceServer`."""
         principal = await ResourceServer.verify(self, token)
-        assert self.logins is not None
-        try:
-            is_alive = await self.logins.is_alive(str(principal.claims.get("sid")))
-        except StoreUnavailable:
-            raise IntrospectionUnavailable from None
-        if not is_alive:
+        assert self.is_alive is not None
+        if not await self.is_alive(str(principal.claims.get("sid"))):
             raise TokenRefused("the login has ended")
         return principal
 
@@ -176,7 +172,7 @@ class AuthorizationServer:
         audience = config.oauth.audience or f"{self._base}{self._path}"
         oauth = OauthSection(self._url, audience, None, config.oauth.scopes, (ALGORITHM,))
         self.resource_server = OwnResourceServer(oauth, self._key, clock)
-        self.resource_server.logins = self._logins
+        self.resource_server.is_alive = self._is_alive
         if settings.keep_provider_tokens:
             self._runtime.engine.part(ProviderTokens).find = self._provider_token
 
@@ -225,8 +221,7 @@ class AuthorizationServer:
         try:
             await self._answer(exchange, path)
         except StoreUnavailable as error:
-            fields = {"error": {"type": str(error)}}
-            self._runtime.logger.error("the store of logins does not answer", fields)
+            self._log_failure(error)
             await self._unavailable(exchange, path)
         except (ProviderError, IntrospectionUnavailable):
             await self._unavailable(exchange, path)
@@ -537,7 +532,18 @@ class AuthorizationServer:
         except (GrantRefused, ProviderError, StoreUnavailable):
             return None
 
+    async def _is_alive(self, key: str) -> bool:
+        try:
+            return await self._logins.is_alive(key)
+        except StoreUnavailable as error:
+            self._log_failure(error)
+            raise IntrospectionUnavailable from None
+
     # -- small things
+
+    def _log_failure(self, error: StoreUnavailable) -> None:
+        fields = {"error": {"type": str(error)}}
+        self._runtime.logger.error("the store of logins does not answer", fields)
 
     def _now(self) -> float:
         return self._runtime.clock.now().timestamp()

@@ -512,13 +512,14 @@ def test_person_who_has_left_is_out(client: LoginClient, provider: IdentityProvi
 
 
 @pytest.mark.rule("AUTHZ-29")
+@pytest.mark.parametrize("answer", [(503, b"down"), (200, b"<html>")])
 def test_login_survives_a_provider_that_is_half_down(
-    client: LoginClient, provider: IdentityProviderFake
+    client: LoginClient, provider: IdentityProviderFake, answer: tuple[int, bytes]
 ) -> None:
     """It gives a token, and does not say whose: the fake ends a login whose old token is reused."""
     tokens = client.redeem(client.log_in()).json()
     provider.id_token = {"email": None}  # so the person is asked for at another endpoint
-    provider.down.add("/userinfo")
+    provider.down["/userinfo"] = answer
     assert client.refresh(tokens).status_code == 503
     provider.down.clear()
     assert client.refresh(tokens).status_code == 200

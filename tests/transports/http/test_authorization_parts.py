@@ -440,6 +440,7 @@ async def test_id_that_is_no_description_is_refused(url: str) -> None:
         # What folds to the same text is another domain.
         ("oidc", {"email": "ann@stra\u00dfe.de", "email_verified": True}, "@strasse.de", False),
         ("oidc", {"email": "\u212aim@x.org", "email_verified": True}, "kim@x.org", False),
+        ("oidc", {"email": "ann@evil.org\n@x.org", "email_verified": True}, "@x.org", False),
         ("oidc", {}, "sub:1", True),
         ("oidc", {}, "sub:11", False),
         ("oidc", {}, "*", True),
