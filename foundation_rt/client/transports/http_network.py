@@ -11,12 +11,16 @@ import asyncio
 import select
 import ssl
 from collections.abc import Iterable
+from functools import partial
 from ipaddress import ip_address
-from socket import SOCK_STREAM
-from typing import Any, cast
+from socket import SOCK_STREAM, getaddrinfo
+from typing import TYPE_CHECKING, Any, cast
 
 import httpcore2
 from attrs import define, field
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 _GATHERED = 64 * 1024  # bytes; more than that is written at once
 _NEXT_ADDRESS = 0.25  # s; until the next address of a host is tried beside the first
@@ -252,12 +256,24 @@ async def _connect(host: str, port: int, local_address: str | None) -> NetworkSt
     return winner
 
 
-async def addresses_of(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, each once; an address stays as it is."""
+async def addresses_of(host: str, port: int, threads: Executor | None = None) -> list[str]:
+    """Return the addresses of a host, each once; an address stays as it is.
+
+    Args:
+        host: the host.
+        port: the port.
+        threads: in which a name is looked up; None: in those of the event loop.
+    """
     try:
         return [str(ip_address(host))]
     except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
+        loop = asyncio.get_running_loop()
+        look_up = partial(getaddrinfo, host, port, type=SOCK_STREAM)
+        found = await (
+            loop.getaddrinfo(host, port, type=SOCK_STREAM)
+            if threads is None
+            else loop.run_in_executor(threads, look_up)
+        )
         return [*dict.fromkeys(str(each[4][0]) for each in found)]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -194,11 +195,17 @@ class Clients:
         return client
 
 
+@define(eq=False, repr=False)
 class PublicNetwork(Network):
     """Connects to the public address that was checked, and to no other (AUTHZ-15).
 
-    A name could have another address a moment later (DNS rebinding): so it is looked up once.
+    A name could have another address a moment later (DNS rebinding): so it is looked up once. Its
+    owner may let that take long: so it does not happen in the threads in which all names are.
     """
+
+    _threads: ThreadPoolExecutor = field(
+        factory=lambda: ThreadPoolExecutor(_MAX_FETCHES, "descriptions"), init=False
+    )
 
     async def connect_tcp(self, host: str, port: int, *args: Any, **named: Any) -> NetworkStream:
         """Connect to the first address of a host, if all of them are public.
@@ -207,7 +214,7 @@ class PublicNetwork(Network):
             httpcore2.ConnectError: one is not, or there is no connection.
         """
         try:
-            addresses = await addresses_of(host, port)
+            addresses = await addresses_of(host, port, self._threads)
         except OSError as error:
             raise httpcore2.ConnectError(str(error)) from error
         if not addresses or not all(map(is_public, addresses)):

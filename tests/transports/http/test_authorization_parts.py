@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AuthorizationSection
 from foundation_rt.client.auth.exchanges import AuthExchanges
 from foundation_rt.client.auth.grants import challenge_of
+from foundation_rt.client.transports import http_network
 from foundation_rt.errors import UsageError
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.http.authorization import clients
@@ -367,7 +371,7 @@ async def test_description_is_fetched_from_the_address_that_was_checked(
     """The name has another address the second time it is looked up."""
     looked_up: list[str] = []
 
-    async def lookup(host: str, port: int) -> list[str]:
+    async def lookup(host: str, port: int, threads: object) -> list[str]:
         looked_up.append(host)
         return ["93.184.216.34", "127.0.0.1"] if len(looked_up) == 1 else ["127.0.0.1"]
 
@@ -376,6 +380,37 @@ async def test_description_is_fetched_from_the_address_that_was_checked(
         with pytest.raises(ClientError):  # one of the two is not public
             await fresh_clients().find(f"https://rebound.example:{it.port}/client.json")
         assert (looked_up, it.asked) == (["rebound.example"], 0)
+
+
+@pytest.mark.rule("AUTHZ-15")
+async def test_slow_names_of_clients_hinder_no_other_lookup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow, go, real = [], threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *args: Any, **named: Any) -> Any:
+        if host.endswith(".slow.example"):
+            slow.append(host)
+            go.wait(60)
+            raise OSError
+        return real(host, *args, **named)
+
+    monkeypatch.setattr(http_network, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    found, loop = fresh_clients(), asyncio.get_running_loop()
+    finds = [
+        asyncio.ensure_future(found.find(f"https://{number}.slow.example/a")) for number in range(8)
+    ]
+    try:
+        with ThreadPoolExecutor(1) as few:
+            loop.set_default_executor(few)
+            while len(slow) < 8:
+                await asyncio.sleep(0)
+            assert await loop.getaddrinfo("127.0.0.1", 80)
+    finally:
+        go.set()
+    results = await asyncio.gather(*finds, return_exceptions=True)
+    assert all(isinstance(each, ClientError) for each in results)
 
 
 @pytest.mark.rule("AUTHZ-10", "AUTHZ-13", "AUTHZ-15")
