@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from ...base.logs.logger import StructuredLogger
 
 _METADATA_AGE = 3600.0  # s
+# GitHub's name, and those with which a provider wants to see the person again (Entra).
+_OVER = (
+    *("invalid_grant", "bad_refresh_token"),
+    *("interaction_required", "login_required", "consent_required"),
+)
 _ALGORITHMS = ("RS256", "ES256", "PS256", "ES384", "RS384", "RS512", "Ed25519")
 
 
@@ -303,7 +308,7 @@ class IdentityProvider:
         if answer.status == 429 or answer.status >= 500:
             raise ProviderError("the provider does not answer", "temporarily_unavailable")
         if answer.status != 200 or answer.error is not None:  # GitHub reports errors with 200
-            is_over = answer.error in ("invalid_grant", "bad_refresh_token")
+            is_over = answer.error in _OVER
             fields = {"provider": self.issuer, "status": answer.status}
             self._logger.warn("the identity provider gives no token", fields)
             raise ProviderError("the provider gives no token", is_over=is_over)

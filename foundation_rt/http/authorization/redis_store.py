@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 2.0
 
+# A command that was not answered is sent again: the value that it has put there is its own.
 _SWAP = """
-if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+local found = redis.call('GET', KEYS[1]) or ''
+if found == ARGV[2] then return 1 end
+if found ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 """

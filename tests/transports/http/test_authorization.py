@@ -525,6 +525,21 @@ def test_login_survives_a_provider_that_is_half_down(
     assert client.refresh(tokens).status_code == 200
 
 
+@pytest.mark.rule("AUTHZ-29")
+@pytest.mark.parametrize(
+    ("error", "is_over"),
+    [("interaction_required", True), ("bad_refresh_token", True), ("invalid_client", False)],
+)
+def test_login_ends_with_what_ends_it_at_the_provider(
+    client: LoginClient, provider: IdentityProviderFake, error: str, is_over: bool
+) -> None:
+    tokens = client.redeem(client.log_in()).json()
+    provider.down["/token"] = (400, json.dumps({"error": error}).encode())
+    assert client.refresh(tokens).status_code == (400 if is_over else 503)
+    provider.down.clear()
+    assert client.refresh(tokens).status_code == (400 if is_over else 200)
+
+
 @pytest.mark.rule("AUTHZ-29", "AUTHZ-06")
 def test_person_who_is_not_allowed_any_more_is_out(
     client: LoginClient, provider: IdentityProviderFake

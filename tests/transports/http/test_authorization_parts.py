@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import httpx2
@@ -40,10 +41,16 @@ from foundation_rt.http.authorization.clients import (
 from foundation_rt.http.authorization.identity import IdentityTokens, ProviderError
 from foundation_rt.http.authorization.logins import GrantRefused, Login, Logins
 from foundation_rt.http.authorization.providers import PROVIDERS, Identity, read_person
-from foundation_rt.http.authorization.store import LoginStore, MemoryStore, StoreUnavailable
+from foundation_rt.http.authorization.store import (
+    LoginStore,
+    MemoryStore,
+    StoreUnavailable,
+    make_store,
+)
 from foundation_rt.http.seal import Seal
 from tests.support.login_client import CALLBACK, VERIFIER
 from tests.support.scripted_http import self_signed
+from tests.support.services import need_redis
 
 STATE_KEY = "5e" * 32
 RIGHT: dict[str, Any] = {
@@ -717,6 +724,21 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*store._values] == ["7", "8", "9"]
     assert not await store.swap("9", None, "y", 1000)
     assert not await store.swap("9", "other", "y", 1000)
+
+
+@pytest.mark.rule("AUTHZ-25")
+async def test_swap_that_redis_gets_twice_is_the_same_one() -> None:
+    """A client sends it again if there was no answer: a code would seem to be used twice."""
+    store, key = make_store(need_redis()), token_urlsafe(16)
+    await store.start()
+    try:
+        for old, new in ((None, "one"), (None, "one"), ("one", "two"), ("one", "two")):
+            assert await store.swap(key, old, new, 10_000)
+        assert not await store.swap(key, "one", "three", 10_000)
+        assert await store.get(key) == "two"
+    finally:
+        await store.delete(key)
+        await store.close()
 
 
 class AwayStore(MemoryStore):
