@@ -102,7 +102,10 @@ class IdentityProviderFake:
                 others = {"email": "boss@x.org", "primary": False, "verified": False}
                 return 200, {}, json.dumps([others, primary]).encode()
             case "/api/v3/user/orgs":
-                return 200, {}, json.dumps([{"login": "Acme"}]).encode()
+                names = [*(f"club-{number}" for number in range(100)), "Acme"]
+                begin = 100 * (int(asked.form["page"]) - 1)
+                listed = [{"login": each} for each in names[begin : begin + 100]]
+                return 200, {}, json.dumps(listed).encode()
         return 404, {}, b"nothing here"
 
     def _described(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
 _GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _REGISTERED = b"client"
+_DOTS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)  # what URL parsers resolve
 _MAX_KEPT = 100
 _MAX_AGE = 300.0  # s
 _MAX_FETCHES = 8
@@ -173,7 +174,7 @@ class Clients:
     async def _described(self, url: str) -> LoginClient:
         """Return the client that describes itself at a URL."""
         parts = _split(url)
-        if parts is None or len(url) > MAX_ID or parts.path in ("", "/") or parts.query:
+        if parts is None or parts.path in ("", "/") or parts.query or _DOTS.search(parts.path):
             raise ClientError("the id of the program is no https URL with a path")
         age, client = self._kept.get(url, (0.0, None))
         if client is not None and self._now() - age < _MAX_AGE:

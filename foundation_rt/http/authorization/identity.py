@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...base.logs.logger import StructuredLogger
 
 _METADATA_AGE = 3600.0  # s
+_MAX_PAGES = 5  # of 100 organisations each
 # GitHub's name, and those with which a provider wants to see the person again (Entra).
 _OVER = (
     *("invalid_grant", "bad_refresh_token"),
@@ -274,10 +275,18 @@ class IdentityProvider:
             if isinstance(each, dict) and each.get("primary") and each.get("verified"):
                 found |= {"email": each.get("email"), "email_verified": True}
         if any(each.startswith("org:") for each in self._settings.allow):
-            listed = await self._get(f"{api}/user/orgs?per_page=100", token)
-            names = [each.get("login") for each in listed] if isinstance(listed, list) else []
-            found["organizations"] = names
+            found["organizations"] = await self._github_organizations(api, token)
         return found
+
+    async def _github_organizations(self, api: str, token: str) -> list[Any]:
+        names: list[Any] = []
+        for number in range(1, _MAX_PAGES + 1):
+            listed = await self._get(f"{api}/user/orgs?per_page=100&page={number}", token)
+            found = listed if isinstance(listed, list) else []
+            names += [each.get("login") for each in found if isinstance(each, dict)]
+            if len(found) < 100:
+                break
+        return names
 
     # -- requests
 

@@ -455,6 +455,9 @@ async def test_client_describes_itself(tmp_path: Path, monkeypatch: pytest.Monke
         "https://client.example",
         "https://client.example/",
         "https://client.example/a?b",
+        "https://client.example/a/../b",
+        "https://client.example/a/%2E./b",
+        "https://client.example/a/.",
         "https://client.example/a#b",
         "https://user@client.example/a",
         "https:///a",
@@ -463,7 +466,7 @@ async def test_client_describes_itself(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 async def test_id_that_is_no_description_is_refused(url: str) -> None:
-    with pytest.raises(ClientError):
+    with pytest.raises(ClientError, match="is no https URL"):
         await fresh_clients().find(url)
 
 
