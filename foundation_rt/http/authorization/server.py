@@ -529,8 +529,14 @@ class AuthorizationServer:
             return None
         try:
             return await self._logins.provider_token(str(key))
-        except (GrantRefused, ProviderError, StoreUnavailable):
-            return None
+        except GrantRefused as refused:
+            if refused.login is not None:
+                self._audit(refused.event, False, principal.client_id, principal.subject)
+        except StoreUnavailable as error:
+            self._log_failure(error)
+        except ProviderError:  # it is in the log
+            pass
+        return None
 
     async def _is_alive(self, key: str) -> bool:
         try:

@@ -584,7 +584,7 @@ def test_token_of_the_provider_opens_nothing(
 def test_every_step_is_audited_and_no_secret_is_logged(
     tmp_path: Path, provider: IdentityProviderFake
 ) -> None:
-    with serving(tmp_path, provider) as (client, process):
+    with serving(tmp_path, provider, keep_provider_tokens="true") as (client, process):
         client.register()
         client.answer(client.authorize(), "no")
         back = client.log_in()
@@ -595,6 +595,11 @@ def test_every_step_is_audited_and_no_secret_is_logged(
         client.log_in()
         again = client.redeem(back)
         process.record(eventType="CODE_REUSED")
+        provider.answer, provider.lifetime = {}, 30
+        left = client.redeem(client.log_in()).json()
+        provider.has_left = True
+        assert text_of(call(f"{client.url}/mcp", "upstream", authorization=bearer(left))) == "None"
+        process.record(eventType="PROVIDER_LOGIN_OVER")
         wanted = (
             *("CLIENT_REGISTERED", "AUTHORIZATION_REQUESTED", "CONSENT_GIVEN", "CONSENT_DENIED"),
             *("LOGIN_COMPLETED", "LOGIN_FAILED", "TOKEN_ISSUED", "TOKEN_REFRESHED"),
