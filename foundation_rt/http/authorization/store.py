@@ -84,9 +84,12 @@ class MemoryStore:
         if await self.get(key) != old:
             return False
         self._values.pop(key, None)
+        now = self._now()
+        if len(self._values) >= MAX_LOGINS:  # codes that nobody has used go first
+            self._values = {name: each for name, each in self._values.items() if now < each[0]}
         if len(self._values) >= MAX_LOGINS:
             del self._values[next(iter(self._values))]
-        self._values[key] = (self._now() + ttl_ms / 1000, new)
+        self._values[key] = (now + ttl_ms / 1000, new)
         return True
 
     async def delete(self, key: str) -> None:

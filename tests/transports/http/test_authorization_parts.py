@@ -729,6 +729,20 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not await store.swap("9", "other", "y", 1000)
 
 
+@pytest.mark.rule("AUTHZ-30")
+async def test_logins_outlast_codes_that_nobody_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from foundation_rt.http.authorization import store as module
+
+    monkeypatch.setattr(module, "MAX_LOGINS", 3)
+    clock = ManualClock()
+    store = MemoryStore(clock.monotonic)
+    await store.swap("login", None, "x", 1_000_000)
+    for number in range(10):
+        await store.swap(str(number), None, "x", 1000)
+        clock.advance(1)
+    assert await store.get("login") == "x"
+
+
 @pytest.mark.rule("AUTHZ-25")
 async def test_swap_that_redis_gets_twice_is_the_same_one() -> None:
     """A client sends it again if there was no answer: a code would seem to be used twice."""
