@@ -6,17 +6,20 @@ again.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from attrs import define, field
 
 from ..errors import MissingExtraError
 
 try:
+    from redis import ConnectionPool as BlockingPool
     from redis import Redis as BlockingRedis
-    from redis.asyncio import Redis
+    from redis.asyncio import ConnectionPool, Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
     from redis.exceptions import ConnectionError, RedisError, TimeoutError
@@ -35,6 +38,20 @@ FAILURES = RedisError, OSError
 
 NO_ANSWER = ConnectionError, TimeoutError, OSError
 """Those of a command that is not answered, and may be tried again."""
+
+
+def is_url(url: str) -> bool:
+    """Return whether both clients take a URL, with its parameters; nothing is sent (CONF-29)."""
+    try:
+        for pool in (BlockingPool, ConnectionPool):
+            pool.from_url(url).make_connection()
+        parts = urlsplit(url)
+    except Exception:  # the classes get the parameters as they are: each fails in its own way
+        return False
+    if parts.scheme == "unix":
+        return len(parts.path) > 1
+    # The clients take database 0 for one that is no number.
+    return re.fullmatch("/?|/[0-9]{1,9}/?", parts.path) is not None
 
 
 def connect(url: str, seconds: float, **options: Any) -> Redis:

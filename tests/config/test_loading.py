@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import attrs
 import fastjsonschema
@@ -149,8 +150,8 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
         case StoreUrl():
-            rest = st.text(PRINTABLE, min_size=1)
-            urls = st.builds("{}:{}".format, st.sampled_from(kind.schemes), rest)
+            password = st.text(PRINTABLE, min_size=1).map(quote)
+            urls = st.builds("{}://:{}@x/1".format, st.sampled_from(kind.schemes), password)
             return st.sampled_from(kind.words) | urls
     raise AssertionError(kind)
 

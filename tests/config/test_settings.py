@@ -184,7 +184,7 @@ def right_values(kind: Kind) -> list[Any]:
         case VariableName():
             return [None, "_", "ADMIN_TOKEN", "a1"]
         case StoreUrl():
-            return [*kind.words, *(f"{scheme}://somewhere" for scheme in kind.schemes)]
+            return [*kind.words, *(f"{scheme}://somewhere/1" for scheme in kind.schemes)]
     raise AssertionError(kind)
 
 
@@ -279,6 +279,27 @@ def test_the_keys_of_http_are_in_no_repr_and_in_no_message() -> None:
     assert "0f0f" not in shown
     with pytest.raises(ValueError) as refusal:
         HttpSection(api_keys=("s3cr3t",))
+    assert "s3cr3t" not in str(refusal.value)
+
+
+@pytest.mark.rule("CONF-29", "CONF-05")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3cr3t@127.0.0.1:port",
+        "redis://:s3cr3t@127.0.0.1:99999",
+        "redis://:s3cr3t/word@127.0.0.1",
+        "redis://:s3cr3t@127.0.0.1/first",
+        "redis://:s3cr3t@127.0.0.1?db=first",
+        "rediss://:s3cr3t@127.0.0.1/0?unknown=1",
+        "redis:s3cr3t",
+        "redis://[::1",
+        "unix://s3cr3t",
+    ],
+)
+def test_a_url_that_no_client_of_redis_takes_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="store: expected memory, or redis://HOST:") as refusal:
+        RateLimitSection(store=url)
     assert "s3cr3t" not in str(refusal.value)
 
 

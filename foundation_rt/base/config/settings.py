@@ -38,6 +38,7 @@ from .types import (
     POSTGRES_SCHEMES,
     PROVIDER,
     REDIRECT_URI,
+    REDIS_SCHEMES,
     RESOURCE_URL,
     SCOPE,
     STATE_KEY,
@@ -64,9 +65,6 @@ LogLevel = Literal["debug", "info", "warn", "error"]
 CacheScope = Literal["private", "public"]
 AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
 SensitiveData = Literal["truncate", "redact", "full"]
-
-REDIS_SCHEMES = ("redis", "rediss", "unix")
-"""The schemes of URLs of a Redis server."""
 
 _Value = TypeVar("_Value")
 _PLACES: dict[str, tuple[str, ...]] = {

@@ -172,6 +172,14 @@ class VariableName(Kind):
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 """The schemes of the URLs of PostgreSQL databases; libpq takes both."""
 
+_REDIS = {
+    "redis": "redis://HOST:PORT/DATABASE",
+    "rediss": "rediss://HOST:PORT/DATABASE",
+    "unix": "unix:///PATH",
+}
+REDIS_SCHEMES = tuple(_REDIS)
+"""The schemes of URLs of a Redis server."""
+
 
 class StoreUrl(Kind):
     """A word, or the URL of a store; secret, since it may hold a password.
@@ -186,14 +194,18 @@ class StoreUrl(Kind):
     def __init__(self, words: tuple[str, ...], schemes: tuple[str, ...]) -> None:
         self.words = words
         self.schemes = schemes
-        urls = ", ".join(f"{scheme}:..." for scheme in schemes)
+        urls = ", ".join(_REDIS.get(scheme, f"{scheme}:...") for scheme in schemes)
         self.expected = f"{', '.join(words)}, or {urls}"
 
     def accepts(self, value: object) -> bool:
         if type(value) is not str or not _is_printable(value):
             return False
         scheme, separator, rest = value.partition(":")
-        return value in self.words or (scheme in self.schemes and separator != "" and rest != "")
+        if value in self.words:
+            return True
+        if scheme not in self.schemes or not separator or not rest:
+            return False
+        return scheme not in _REDIS or _is_of_redis(value)
 
 
 class Section(Kind):
@@ -205,6 +217,17 @@ class Section(Kind):
 
     def accepts(self, value: object) -> bool:
         return isinstance(value, self.cls)
+
+
+def _is_of_redis(url: str) -> bool:
+    """Return whether the client of Redis takes a URL; True without it, when nothing can."""
+    from ...errors import MissingExtraError
+
+    try:
+        from ..redis_link import is_url
+    except MissingExtraError:
+        return True
+    return is_url(url)
 
 
 def _is_printable(text: str) -> bool:
