@@ -102,9 +102,10 @@ class LoginClient:
         }
         return self.token(**{**form, **changes})
 
-    def refresh(self, tokens: dict[str, Any]) -> httpx2.Response:
+    def refresh(self, tokens: dict[str, Any], **more: str) -> httpx2.Response:
         """Use a refresh token."""
-        return self.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+        given = {"refresh_token": tokens["refresh_token"], **more}
+        return self.token(grant_type="refresh_token", **given)
 
 
 def transaction_of(page: httpx2.Response) -> str:

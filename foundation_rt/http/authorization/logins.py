@@ -44,17 +44,19 @@ _POLL_SECONDS = 0.05
 
 
 class GrantRefused(Exception):
-    """A code or refresh token is not good (`invalid_grant`).
+    """A code or refresh token is not good, or not for what was asked.
 
     Attributes:
         event: for the audit log.
         login: the one that was revoked; None if none was.
+        code: of RFC 6749.
     """
 
-    def __init__(self, event: str, login: Login | None = None) -> None:
+    def __init__(self, event: str, login: Login | None = None, code: str = "invalid_grant") -> None:
         super().__init__(event)
         self.event = event
         self.login = login
+        self.code = code
 
 
 @frozen
@@ -156,16 +158,26 @@ class Logins:
 
     # -- refresh tokens
 
-    async def refresh(self, token: str, client_id: str) -> tuple[Login, dict[str, Any]]:
+    async def refresh(
+        self, token: str, client_id: str, scopes: tuple[str, ...] = ()
+    ) -> tuple[Login, dict[str, Any]]:
         """Return the login of a refresh token, and the answer for its client (AUTHZ-28).
 
+        Args:
+            token: the refresh token.
+            client_id: of the client.
+            scopes: those that it asks for; without any, all of the login.
+
         Raises:
-            GrantRefused: the token is not good. If it was used before, the login is gone.
+            GrantRefused: the token is not good, or was not granted a scope. If the token was used
+                before, the login is gone.
             ProviderError: the provider does not answer.
         """
-        return await self._to_its_end(self._refresh(token, client_id))
+        return await self._to_its_end(self._refresh(token, client_id, scopes))
 
-    async def _refresh(self, token: str, client_id: str) -> tuple[Login, dict[str, Any]]:
+    async def _refresh(
+        self, token: str, client_id: str, scopes: tuple[str, ...]
+    ) -> tuple[Login, dict[str, Any]]:
         login_id, secret = _parts(token)
         key, digest = _hash(login_id), _hash(secret)
         while True:
@@ -173,18 +185,22 @@ class Logins:
             if login is None or login.is_code or login.client_id != client_id:
                 raise GrantRefused("REFRESH_TOKEN_REFUSED")
             repeats = compare_digest(digest, login.previous)
-            if repeats and login.answer and self._now() < login.rotated_at + REPEAT_SECONDS:
-                return login, login.answer
-            if not compare_digest(digest, login.refresh):
+            repeats &= self._now() < login.rotated_at + REPEAT_SECONDS
+            answer = login.answer if repeats else None
+            if answer is None and not compare_digest(digest, login.refresh):
                 await self.revoke(key)
                 raise GrantRefused("REFRESH_TOKEN_REUSED", login)
+            if not set(scopes) <= set(login.scopes):
+                raise GrantRefused("TOKEN_REFUSED", code="invalid_scope")
+            if answer is not None:
+                return login, answer
             raw, login = await self._renewed(key, raw, login)
             if login is None:
                 continue
             if not login.person.is_among(self._settings.allow):
                 await self.revoke(key)
                 raise GrantRefused("LOGIN_REFUSED", login)
-            rotated, answer = self._answered(login, login_id, key)
+            rotated, answer = self._answered(login, login_id, key, scopes)
             if await self._swap(key, raw, rotated, self._ttl_ms):
                 return rotated, answer
 
@@ -303,15 +319,20 @@ class Logins:
             return None
         return IdentityTokens("", None, tokens.refresh_token)
 
-    def _answered(self, login: Login, login_id: str, key: str) -> tuple[Login, dict[str, Any]]:
-        """Return a login with a new refresh token, and the answer that has it."""
-        secret = token_urlsafe(32)
+    def _answered(
+        self, login: Login, login_id: str, key: str, scopes: tuple[str, ...] = ()
+    ) -> tuple[Login, dict[str, Any]]:
+        """Return a login with a new refresh token, and the answer that has it.
+
+        The login keeps its scopes if the access token gets fewer (RFC 6749, 6).
+        """
+        secret, scopes = token_urlsafe(32), scopes or login.scopes
         answer = {
-            "access_token": self._issue(login, key),
+            "access_token": self._issue(evolve(login, scopes=scopes), key),
             "token_type": "Bearer",
             "expires_in": self._settings.access_ttl_ms // 1000,
             "refresh_token": f"{login_id}.{secret}",
-            "scope": " ".join(login.scopes),
+            "scope": " ".join(scopes),
         }
         now = self._now()
         rotated = evolve(

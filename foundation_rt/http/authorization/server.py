@@ -54,6 +54,10 @@ _TRANSACTION_SECONDS = 600
 _EXCHANGE_SECONDS = 5.0
 _RANDOM = re.compile("[A-Za-z0-9_-]{43}")  # 256 bits
 _MAX_VERIFIER = 128
+_REFUSALS = {
+    "invalid_grant": "it is over, or another client's: log in",
+    "invalid_scope": "the person has not agreed to this scope",
+}
 _READABLE_BY_ALL = ((b"access-control-allow-origin", b"*"),)
 
 
@@ -305,17 +309,12 @@ class AuthorizationServer:
     async def _authorize(self, exchange: _Exchange) -> None:
         """Show the page that asks for consent."""
         said = exchange.parameters()
-        try:
-            client = await self._clients.find(said.get("client_id", ""))
-        except ClientError as error:
-            raise Denied(str(error)) from None
         uri = said.get("redirect_uri", "")
-        self._check_redirect(client, uri)
+        client = await self._client_at(said.get("client_id", ""), uri)
         state = said.get("state", "")
         if len(state) > MAX_STATE:
             raise Denied(f"state has at most {MAX_STATE} characters")
-        scopes = tuple(dict.fromkeys(said.get("scope", "").split()))
-        scopes = scopes or self._runtime.config.oauth.scopes
+        scopes = _scopes_of(said) or self._runtime.config.oauth.scopes
         challenge = said.get("code_challenge", "")
         problem = self._problem_of(said, challenge, scopes)
         asked = AskedLogin(client.client_id, uri, state, challenge, scopes, self._now())
@@ -363,9 +362,19 @@ class AuthorizationServer:
         """Return whether a token may be for this resource (RFC 8707)."""
         return resource is None or resource.rstrip("/") == self.resource_server.resource
 
-    def _check_redirect(self, client: LoginClient, uri: str) -> None:
+    async def _client_at(self, client_id: str, uri: str) -> LoginClient:
+        """Return a client that may be at a redirect URI.
+
+        Raises:
+            Denied: there is none.
+        """
+        try:
+            client = await self._clients.find(client_id)
+        except ClientError as error:
+            raise Denied(str(error)) from None
         if not client.allows(uri) or not is_allowed(uri, self._settings.redirect_uris):
             raise Denied("the program has not registered the address that it wants to be sent to")
+        return client
 
     async def _consent(self, exchange: _Exchange) -> None:
         """Take the answer of a person; send the browser to the provider, or back."""
@@ -430,11 +439,7 @@ class AuthorizationServer:
         headers: Sequence[RawHeader] = (),
     ) -> None:
         """Send the browser to the client, whose address is checked once more (AUTHZ-12)."""
-        registered = self._clients.registered(asked.client_id)
-        if registered is not None:
-            self._check_redirect(registered, asked.redirect_uri)
-        elif not is_allowed(asked.redirect_uri, self._settings.redirect_uris):
-            raise Denied("the program has not registered the address that it wants to be sent to")
+        await self._client_at(asked.client_id, asked.redirect_uri)
         said = {**answer, "iss": self._url}
         if asked.state:
             said["state"] = asked.state
@@ -469,8 +474,8 @@ class AuthorizationServer:
             return
         try:
             if kind == "refresh_token":
-                token = said.get("refresh_token", "")
-                login, answer = await self._logins.refresh(token, client_id)
+                token, scopes = said.get("refresh_token", ""), _scopes_of(said)
+                login, answer = await self._logins.refresh(token, client_id, scopes)
             else:
                 verifier = said.get("code_verifier", "")[:_MAX_VERIFIER]
                 login, answer = await self._logins.redeem(
@@ -478,8 +483,8 @@ class AuthorizationServer:
                 )
         except GrantRefused as refused:
             subject = None if refused.login is None else refused.login.person.subject
-            self._audit(refused.event, False, client=client_id, subject=subject)
-            await exchange.error(400, "invalid_grant", "it is over, or another client's: log in")
+            self._audit(refused.event, False, client_id, subject, refused.code)
+            await exchange.error(400, refused.code, _REFUSALS[refused.code])
             return
         event = "TOKEN_ISSUED" if kind == "authorization_code" else "TOKEN_REFRESHED"
         self._audit(event, True, client=client_id, subject=login.person.subject)
@@ -632,6 +637,10 @@ class _Exchange:
     async def error(self, status: int, code: str, text: str) -> None:
         """Send an error to a client (RFC 6749, 5.2)."""
         await self.json(status, {"error": code, "error_description": text})
+
+
+def _scopes_of(said: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(said.get("scope", "").split()))
 
 
 def _of_browser(purpose: bytes, browser: str) -> bytes:

@@ -490,6 +490,18 @@ def test_refresh_token_that_comes_again_gets_the_same_answer(client: LoginClient
     assert status_of(client, third) == 401
 
 
+@pytest.mark.rule("AUTHZ-36")
+def test_refresh_gives_fewer_scopes_and_never_more(client: LoginClient) -> None:
+    tokens = client.redeem(client.log_in(scope="read write")).json()
+    refused = client.refresh(tokens, scope="read admin")
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_scope")
+    for asked, given in (("read", "read"), ("", "read write"), ("write read", "write read")):
+        tokens = client.refresh(tokens, scope=asked).json()
+        assert tokens["scope"] == given
+        claims = text_of(call(f"{client.url}/mcp", authorization=bearer(tokens)))
+        assert json.loads(claims)["scope"] == given
+
+
 @pytest.mark.rule("AUTHZ-28")
 def test_refresh_token_of_another_client_is_refused(client: LoginClient) -> None:
     tokens = client.redeem(client.log_in()).json()

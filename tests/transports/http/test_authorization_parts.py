@@ -48,7 +48,7 @@ from foundation_rt.http.authorization.store import (
     make_store,
 )
 from foundation_rt.http.seal import Seal
-from tests.support.login_client import CALLBACK, VERIFIER
+from tests.support.login_client import CALLBACK, VERIFIER, transaction_of
 from tests.support.scripted_http import self_signed
 from tests.support.services import need_redis
 
@@ -446,6 +446,31 @@ async def test_client_describes_itself(tmp_path: Path, monkeypatch: pytest.Monke
             with pytest.raises(ClientError):
                 await fresh_clients().find(url)
             assert it.asked == before + 1, number
+
+
+@pytest.mark.rule("AUTHZ-12")
+async def test_client_that_takes_its_address_back_gets_no_redirect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "is_public", lambda address: True)
+    monkeypatch.setattr(clients, "_MAX_AGE", 0.0)
+    app, base = application(), "https://mcp.example.com/oauth"
+    await app.start()
+    transport = httpx2.ASGITransport(app)
+    try:
+        async with (
+            describing(tmp_path, monkeypatch) as it,
+            httpx2.AsyncClient(transport=transport) as browser,
+        ):
+            asking = {**await registered(app), "client_id": it.describe()}
+            page = await browser.get(f"{base}/authorize", params=asking)
+            form = {"transaction": transaction_of(page), "answer": "no"}
+            assert (await browser.post(f"{base}/consent", data=form)).status_code == 303
+            it.describe(redirect_uris=["http://127.0.0.1:7777/other"])
+            refused = await browser.post(f"{base}/consent", data=form)
+            assert (refused.status_code, refused.headers.get("location")) == (400, None)
+    finally:
+        await app.stop(5)
 
 
 @pytest.mark.rule("AUTHZ-10")
