@@ -132,7 +132,10 @@ def _active_claims(answer: Any) -> bytes | None:
     """
     if not isinstance(answer, Mapping) or type(answer.get("active")) is not bool:
         raise ValueError("the response does not say whether the token is active")
-    return dumps(answer) if answer["active"] else None
+    try:
+        return dumps(answer) if answer["active"] else None
+    except (TypeError, RecursionError):  # half a character, or too many levels
+        raise ValueError("the response cannot be written as JSON") from None
 
 
 def _keep(kept: dict[bytes, Any], digest: bytes, answer: Any) -> None:

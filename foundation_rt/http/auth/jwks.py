@@ -223,7 +223,7 @@ def fetch_json(
         most: the most bytes of the answer.
 
     Raises:
-        OSError: there is no answer, or not in time, or one with another status than 2xx.
+        OSError: there is no answer, or not in time, or one with another status than 200.
         ValueError: the answer is no JSON, or too long.
     """
     handlers: list[Any] = [_NoRedirects]
@@ -233,6 +233,8 @@ def fetch_json(
     request = Request(url, form, {"Accept": "application/json", **headers})
     try:
         with build_opener(*handlers).open(request, timeout=FETCH_SECONDS) as response:
+            if response.status != 200:
+                raise OSError("the response has another status than 200")
             body = b""
             while chunk := response.read1(65536):
                 body += chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Iterator
@@ -24,6 +25,10 @@ from tests.support.issuer import AUDIENCE, NOW, Issuer, running_issuer, token
 
 SECRET = "the secret: of 100%"
 GOOD = {"active": True, "sub": "alice", "aud": AUDIENCE, "scope": "a b", "client_id": "desk"}
+
+
+def levels(number: int) -> Any:
+    return json.loads("[" * number + "]" * number)
 
 
 class Logger:
@@ -183,6 +188,9 @@ def test_requests_with_one_token_share_a_question(issuer: Issuer) -> None:
         (b'{"active": true, "sub": "' + b"x" * 16_384 + b'"}', 200),
         (b"<html>no</html>", 200),
         (b"[true]", 200),
+        (b'{"active": true, "sub": "alice\\ud800", "aud": "%s"}' % AUDIENCE.encode(), 200),
+        ({"active": True, "deep": levels(500)}, 200),
+        (GOOD, 206),
         ({"active": "true", "sub": "alice", "aud": AUDIENCE}, 200),
         ({"error": "invalid_client"}, 401),
         ({}, 500),
@@ -243,5 +251,8 @@ def test_opaque_tokens_open_a_server_and_stay_secret(issuer: Issuer, tmp_path: P
     with serve_http(app, "--transport", "http", settings=given) as server:
         assert text_of(call(server.url, authorization="Bearer opaque")) == "alice"
         assert call(server.url, authorization="Bearer other").status_code == 401
-        assert "opaque" not in server.process.stderr
-        assert SECRET not in server.process.stderr
+        issuer.documents["/introspect"] = b"no JSON"
+        assert call(server.url, authorization="Bearer third").status_code == 503
+    log = server.process.stderr
+    assert "cannot be asked about tokens" in log
+    assert not [each for each in ("opaque", "Bearer", "third", SECRET) if each in log]

@@ -336,6 +336,8 @@ def test_trickling_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([0.0, 6.0])
 
     class Trickle:
+        status = 200
+
         def __enter__(self) -> Trickle:
             return self
 
