@@ -95,8 +95,8 @@ def test_base_url_without_its_version_is_said(
         expect(page.locator(".assistant")).to_contain_text("Here it is.")
         page.get_by_role("button", name="New chat").click()
         expect(page.get_by_role("note")).to_contain_text("add /v1 to the base URL")
-        assert "add /v1 to the base URL" in host.log.read_text()
         shot(page, "base-url")
+    assert "add /v1 to the base URL" in host.log.read_text()
 
 
 @pytest.mark.rule("HPAGE-21")
