@@ -161,33 +161,28 @@ class UnitOfWork(Shown):
             claiming: what is claimed.
             now_ms: the time.
         """
-        taken = []
         made = {
             message.key: answer
             for message, answer in zip(messages, appended, strict=True)
             if answer.verdict is EntryVerdict.NEW
         }
         released = {record.target_agent_id for record in self.entered.values()}
-        for agent_id in self.free:
-            if agent_id in released:
-                continue
-            queue = [
-                record
-                for record in self.added.values()
-                if record.target_agent_id == agent_id and record.state is RequestState.RECEIVED
-            ]
+        queues: dict[str, list[RequestRecord]] = {
+            agent_id: [] for agent_id in self.free if agent_id not in released
+        }
+        for record in self.added.values():
+            if record.state is RequestState.RECEIVED and record.target_agent_id in queues:
+                queues[record.target_agent_id].append(record)
+        owner, until_ms, claimed = claiming.owner, claiming.lease_until_ms, Claimed([])
+        taken = []
+        for agent_id, queue in queues.items():
             queue.sort(key=lambda record: (-record.priority, record.position))
-            claimed = Claimed([])
-            most, owner, until_ms = (
-                claiming.wanted[agent_id],
-                claiming.owner,
-                claiming.lease_until_ms,
-            )
+            most = claiming.wanted[agent_id]
             taken.append(
                 claim_from(queue, most, owner, now_ms, until_ms, True, claimed, lambda _: None)
             )
-            for claim in claimed.claims:
-                made[claim.request_id].claim = claim
+        for claim in claimed.claims:
+            made[claim.request_id].claim = claim
         return taken
 
     def append(self, outgoing: OutgoingMessage) -> Appended:
