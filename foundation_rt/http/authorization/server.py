@@ -50,6 +50,7 @@ MAX_BODY_BYTES = 16 * 1024
 MAX_STATE = 1024
 MAX_SCOPES = 50
 _MAX_COOKIE = 3800  # characters; browsers keep 4,096 bytes with name and attributes
+_MAX_ADDED = 200  # characters that nonce and verifier take in it, once there is consent
 _TRANSACTION_SECONDS = 600
 _EXCHANGE_SECONDS = 5.0
 _RANDOM = re.compile("[A-Za-z0-9_-]{43}")  # 256 bits
@@ -101,12 +102,11 @@ class AskedLogin:
 class OwnResourceServer(ResourceServer):
     """Verifies the tokens of this server: their login has to be there (AUTHZ-33)."""
 
-    is_alive: Callable[[str], Awaitable[bool]] | None = field(default=None, init=False)
+    is_alive: Callable[[str], Awaitable[bool]] = field(kw_only=True)
 
     async def verify(self, token: str) -> Principal:
         """See `ResourceServer`."""
         principal = await ResourceServer.verify(self, token)
-        assert self.is_alive is not None
         if not await self.is_alive(str(principal.claims.get("sid"))):
             raise TokenRefused("the login has ended")
         return principal
@@ -140,6 +140,7 @@ class AuthorizationServer:
     _key: SigningKey = field(init=False)
     _store: LoginStore = field(init=False)
     _logins: Logins = field(init=False)
+    _answers: dict[str, Callable[[_Exchange], Awaitable[None]]] = field(init=False)
     resource_server: OwnResourceServer = field(init=False)
     paths: frozenset[str] = field(init=False)
 
@@ -150,8 +151,15 @@ class AuthorizationServer:
         self._url = settings.url or ""
         self._base = self._url.rstrip("/")
         metadata = f"{METADATA}{urlsplit(self._base).path}"
-        pages = (AUTHORIZE, CONSENT, CALLBACK)
-        self.paths = frozenset((*pages, TOKEN, REGISTER, REVOKE, KEYS, METADATA, metadata))
+        self._answers = {
+            AUTHORIZE: self._authorize,
+            CONSENT: self._consent,
+            CALLBACK: self._come_back,
+            TOKEN: self._give_token,
+            REGISTER: self._register,
+            REVOKE: self._revoke,
+        }
+        self.paths = frozenset((*self._answers, KEYS, METADATA, metadata))
         is_secure = self._url.startswith("https:")
         self._cookie = "__Host-login" if is_secure else "login"
         clock, logger = self._runtime.clock, self._runtime.logger
@@ -175,8 +183,7 @@ class AuthorizationServer:
         )
         audience = config.oauth.audience or f"{self._base}{self._path}"
         oauth = OauthSection(self._url, audience, None, config.oauth.scopes, (ALGORITHM,))
-        self.resource_server = OwnResourceServer(oauth, self._key, clock)
-        self.resource_server.is_alive = self._is_alive
+        self.resource_server = OwnResourceServer(oauth, self._key, clock, is_alive=self._is_alive)
         if settings.keep_provider_tokens:
             self._runtime.engine.part(ProviderTokens).find = self._provider_token
 
@@ -233,19 +240,7 @@ class AuthorizationServer:
 
     async def _answer(self, exchange: _Exchange, path: str) -> None:
         try:
-            match path:
-                case "/oauth/authorize":
-                    await self._authorize(exchange)
-                case "/oauth/consent":
-                    await self._consent(exchange)
-                case "/oauth/callback":
-                    await self._come_back(exchange)
-                case "/oauth/token":
-                    await self._give_token(exchange)
-                case "/oauth/register":
-                    await self._register(exchange)
-                case _:
-                    await self._revoke(exchange)
+            await self._answers[path](exchange)
         except Denied as denied:
             self._audit("AUTHORIZATION_REFUSED", False, reason=str(denied))
             await exchange.page(400, problem_page(denied.title, str(denied)))
@@ -328,7 +323,7 @@ class AuthorizationServer:
         if not _RANDOM.fullmatch(browser):
             browser = token_urlsafe(32)
         sealed = self._transactions.seal(asked.dump(), _of_browser(b"form", browser))
-        if len(sealed) > _MAX_COOKIE - 200:
+        if len(sealed) > _MAX_COOKIE - _MAX_ADDED:
             raise Denied("the request is too long")
         page = consent_page(
             f"{urlsplit(self._base).path}{CONSENT}",
