@@ -51,7 +51,7 @@ def probe(number: int) -> dict:
     if number == 1:
         loaded.extend(m.__file__ for n, m in sys.modules.items() if n.startswith("foundation_rt"))
         sys.setprofile(note)
-    if number < 3:
+    if number < 5:
         return {}
     sys.setprofile(None)
     return {"events": events, "stack": stacks[2], "loaded": loaded}
@@ -107,7 +107,7 @@ def inline_call() -> dict[str, Any]:
         send("initialize", first, id=0)
         process.stdout.readline()
         send("notifications/initialized", {})
-        for number in range(4):
+        for number in range(6):
             send("tools/call", {"name": "probe", "arguments": {"number": number}}, id=number + 1)
             reply = json.loads(process.stdout.readline())
         process.stdin.close()
@@ -120,16 +120,23 @@ def frames_of(stack: list[list[str]]) -> int:
 
 
 def calls_of(events: list[list[str]]) -> tuple[int, int]:
-    """Return how many Python functions are called before the handler, and how many after it."""
-    handler = next(
+    """Return how many Python functions are called before the handler, and how many after it.
+
+    Of several calls the least: one may wake the thread that writes the log, which takes two more.
+    """
+    *handlers, _ = (
         at for at, each in enumerate(events) if each[:1] + each[2:3] == ["call", "probe"]
     )
     by_the_loop = [at for at, each in enumerate(events) if each[3].endswith("reactor.py")]
-    begin = max(at for at in by_the_loop if at < handler and events[at][0] == "call")
-    name = events[begin][2]
-    end = min(at for at in by_the_loop if at > handler and events[at][::2] == ["return", name])
-    before = sum(each[0] == "call" for each in events[begin:handler])
-    return before, sum(each[0] == "call" for each in events[handler + 1 : end])
+    counted = []
+    for handler in handlers:
+        begin = max(at for at in by_the_loop if at < handler and events[at][0] == "call")
+        name = events[begin][2]
+        end = min(at for at in by_the_loop if at > handler and events[at][::2] == ["return", name])
+        parts = events[begin:handler], events[handler + 1 : end]
+        counted.append([sum(each[0] == "call" for each in part) for part in parts])
+    before, after = map(min, zip(*counted, strict=True))
+    return before, after
 
 
 def report() -> str:
