@@ -97,6 +97,17 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
         context.close()
 
 
+def wait_until(page: Page, condition: str) -> None:
+    """Wait until an expression of JavaScript is true in a page.
+
+    Playwright's `wait_for_function` evaluates a text again for each look. Only the first look is
+    exempt from the policy of a page, which forbids that.
+    """
+    page.evaluate(
+        f"async () => {{ while (!({condition})) await new Promise(requestAnimationFrame); }}"
+    )
+
+
 def shot(page: Page, name: str) -> None:
     """Keep a picture of the page, if the environment names a folder for them."""
     if SHOTS:

@@ -35,8 +35,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Return the response of the application, as soon as it begins."""
         exchange = _Exchange(await request.aread())
-        call = self._app(_scope(request), exchange.receive, exchange.send)
-        task = asyncio.ensure_future(exchange.run(call))
+        task = asyncio.create_task(exchange.run(self._app, _scope(request)))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
@@ -95,10 +94,10 @@ class _Exchange:
     _ended: asyncio.Event = field(factory=asyncio.Event, init=False)
     _pieces: asyncio.Queue[bytes | None] = field(factory=lambda: asyncio.Queue(1), init=False)
 
-    async def run(self, call: Awaitable[None]) -> None:
+    async def run(self, app: Callable[..., Awaitable[None]], scope: _Message) -> None:
         """Call the application; log what it raises, as a server of ASGI does."""
         try:
-            await call
+            await app(scope, self.receive, self.send)
         except Exception:
             _log.exception("the application has raised")
         finally:

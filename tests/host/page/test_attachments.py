@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import field, say
-from tests.support.chromium import shot, watched_page
+from tests.support.chromium import shot, wait_until, watched_page
 from tests.support.host_process import host_process
 from tests.support.scripted_host import ScriptedHost
 
@@ -38,7 +38,7 @@ def chat(browser: Browser, tmp_path: Path) -> Iterator[Page]:
         watched.page.get_by_role("button", name="Servers").or_(
             watched.page.get_by_role("button", name="1 server")
         ).first.wait_for()
-        watched.page.wait_for_function("document.querySelector('.welcome h2') !== null")
+        wait_until(watched.page, "document.querySelector('.welcome h2') !== null")
         expect(watched.page.get_by_role("list", name="Servers")).to_be_visible()
         yield watched.page
 

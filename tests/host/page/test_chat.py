@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.support.chromium import WatchedPage
+from tests.support.chromium import WatchedPage, wait_until
 from tests.support.process import PATIENCE
 from tests.support.scripted_host import ScriptedHost
 
@@ -395,7 +395,7 @@ def test_a_host_that_refuses_is_left_alone(
 @pytest.mark.rule("HPAGE-07", "HPAGE-22")
 def test_a_message_survives_a_reload(page: Page, host: ScriptedHost, watched: WatchedPage) -> None:
     watched.may_lose = True
-    page.wait_for_function("localStorage.getItem('foundation-rt.chat') !== null")
+    wait_until(page, "localStorage.getItem('foundation-rt.chat') !== null")
     host.accepts = False
     host.cut()
     expect(page.get_by_text("The connection is lost.")).to_be_visible()
@@ -431,6 +431,7 @@ def test_what_waits_at_the_host_and_what_was_used_come_with_the_history(
     turn = {"turnId": "turn-1", "state": "started"}
     usage = {"promptTokens": 5, "completionTokens": 4}
     host.history = {"waiting": waiting, "turn": turn, "usage": usage}
+    wait_until(page, "localStorage.getItem('foundation-rt.chat') !== null")
     page.reload()
     expect(page.locator(".unsent")).to_contain_text("Waits for its turn")
     expect(page.locator(".usage")).to_have_text("9 tokens")
@@ -679,7 +680,7 @@ def test_the_draft_of_a_deleted_chat_is_deleted(page: Page, host: ScriptedHost) 
     host.session_id = "session-1"
     page.get_by_role("button", name="Delete first words").click()
     page.get_by_role("button", name="Delete", exact=True).click()
-    page.wait_for_function("localStorage.getItem('foundation-rt.drafts') === null")
+    wait_until(page, "localStorage.getItem('foundation-rt.drafts') === null")
 
 
 @pytest.mark.rule("HPAGE-49")

@@ -142,11 +142,11 @@ class WorkerPresence:
 
     def _hear(self, payload: str | None) -> None:
         if payload is None:
-            self._spawn(self._catch_up())
+            self._spawn(self._catch_up)
         elif payload.startswith(_CHANGED):
             self._events.changed(bytes.fromhex(payload[1:]))
         elif payload == _COMMAND + self.id:
-            self._spawn(self._take_commands())
+            self._spawn(self._take_commands)
         elif payload.startswith(_ANSWERED) and (asked := self._asked.get(payload[1:])):
             asked.set()
 
@@ -226,10 +226,10 @@ class WorkerPresence:
 
         return await self._connections.transact(work, lock_ms=_LOCK_MS)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         async def whole() -> None:
             with suppress(DatabaseError):  # it is done with the next renewal
-                await work
+                await work()
 
         task = asyncio.get_running_loop().create_task(whole())
         self._answering.add(task)
