@@ -87,6 +87,10 @@ class JsonRpcErrorCode(IntEnum):
     """The user has to visit a page first (2025-11-25)."""
 
 
+SHARE_USED: Final = "principal_share"
+"""The `reason` of a refusal that is due to a principal's share, before any handler (RES-13)."""
+
+
 @define
 class StructuredError:
     """An error as data: what a failed `tools/call` carries in its content (ERR-02).

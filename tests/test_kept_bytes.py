@@ -17,12 +17,12 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ServerConfig, TasksSection
 from foundation_rt.base.exact_json import compact
 from foundation_rt.base.logs.logger import StderrSink
+from foundation_rt.base.principal_shares import Limit, Quota
 from foundation_rt.features.batches import PendingBatch
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.tasks.manager import TaskManager
 from foundation_rt.features.tasks.store import MemoryTaskStore
 from foundation_rt.kernel.effects import Reply
-from foundation_rt.kernel.principal_shares import Limit, Quota
 from foundation_rt.kernel.registry.catalog import ChangeNotifier, Registry
 from foundation_rt.protocol.jsonrpc import encode
 from foundation_rt.protocol.revisions import REVISIONS

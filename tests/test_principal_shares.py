@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
+from foundation_rt.base.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.errors import ToolError
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.kernel.invocation import Invocation, Returned
-from foundation_rt.kernel.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.protocol.principal import Principal, identity_of
 from tests.support.core import Core, make_core, replies, tool_error
 from tests.support.sizes import examples

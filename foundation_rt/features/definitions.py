@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..base.exact_json import dumps, loads
 from ..base.shown import Shown
 from ..errors import RegistrationError
-from ..kernel.handler_calls import HandlerSpec
 from ..kernel.registry.tools import (
     MAX_TIMEOUT_MS,
     ExecutionMode,
     check_scopes,
     is_async_callable,
 )
+from .handler_calls import HandlerSpec
 from .tool_settings import read_audience
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from attrs import define, evolve, field
 
 from ..base.shown import Shown
 from ..errors import RegistrationError
-from ..kernel.handler_calls import HandlerSpec
-from ..protocol.uri_template import parse_template
 from .completions.registry import Completer
 from .context import ToolContext
+from .handler_calls import HandlerSpec
 from .resources.registry import RegisteredResource, RegisteredTemplate
+from .resources.uri_template import parse_template
 
 if TYPE_CHECKING:
     from ..kernel.registry.catalog import Predicate

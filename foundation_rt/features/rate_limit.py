@@ -25,9 +25,9 @@ from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompleti
 from ..kernel.feature import Feature
 from ..kernel.records import completion_record
 from ..kernel.registry.tool_definition import advertised_name
-from ..kernel.waits import early_call, wait
 from ..protocol.methods import TOOLS_CALL, facts
 from ..protocol.principal import identity_of
+from .waits import early_call, wait
 
 try:
     from pyrate_limiter import Rate

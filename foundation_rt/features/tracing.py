@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, ToolError
-from ..kernel.handler_calls import json_rpc_code
 from ..kernel.invocation import Phase
 from ..protocol.content import ToolResult
 from ..protocol.methods import TOOLS_CALL, facts
 from ..version import __version__
+from .handler_calls import json_rpc_code
 from .proxy.forwarder import ForwardedError, ForwardedRequest
 from .server_requests.round_trips import InputRequired
 

@@ -22,8 +22,8 @@ from .session_table import session_key_of
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
+    from ..base.timers import Timer
     from ..kernel.engine.connection import Connection
-    from ..kernel.engine.timers import Timer
     from ..protocol import jsonrpc
     from ..protocol.jsonrpc import RequestId
     from .cluster.worker_group import WorkerGroup

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
-from ..errors import JsonRpcErrorCode
-from ..kernel.execution_limits import SHARE_USED
-from ..kernel.principal_shares import Limit, Quota
+from ..base.principal_shares import Limit, Quota
+from ..errors import SHARE_USED, JsonRpcErrorCode
 from ..protocol.principal import identity_of
 from .asgi import HttpRefusal
 

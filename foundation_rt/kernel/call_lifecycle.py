@@ -4,8 +4,8 @@
 runs the handler, which is step 8. `CallLifecycle.conclude` is steps 9 and 10. The functions for the
 time in between (deadline, cancellation, disconnection) stand in the middle.
 
-Resources, prompts and completions take the same steps (`handler_calls`). What differs is a
-`CallKind`, and that their methods have done steps 1, 2, 5 and 7.
+Other methods with handlers take the same steps. What differs is a `CallKind`, and that they have
+done steps 1, 2, 5 and 7.
 
 Nothing here performs I/O or reads a clock. A step refuses by raising `JsonRpcError` or `ToolError`:
 a `try` costs nothing where nothing is raised.
@@ -20,6 +20,7 @@ from attrs import define, field
 
 from ..base.jsonschema.issues import TOO_COMPLEX, refusal
 from ..errors import (
+    SHARE_USED,
     ErrorCode,
     JsonRpcError,
     StructuredError,
@@ -30,7 +31,7 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import encode
 from .effects import Abort, Notify
-from .execution_limits import RETRY_HINT, SHARE_USED
+from .execution_limits import RETRY_HINT
 from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
 from .records import completion_record, failed_error, failure_log, late_record, timeout_error
 from .replies import (

@@ -19,9 +19,9 @@ from ..base.jsonschema.compilation import ValidationIssue, ValidationResult
 from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
+    from ..base.principal_shares import Limit, Quota
     from ..errors import ToolError
     from ..protocol.principal import Principal
-    from .principal_shares import Limit, Quota
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
@@ -30,9 +30,6 @@ _DEGRADED_LOAD = 0.8
 _DEGRADED_DELAY_MS = 100.0
 _UNHEALTHY_DELAY_MS = 500.0
 _UNHEALTHY_REJECTIONS = 3
-
-SHARE_USED = "principal_share"
-"""The `reason` of a refusal that is due to a principal's share, before any handler (RES-13)."""
 
 RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
 """The advice that the log gives with a RESOURCE_EXHAUSTED rejection (RES-07)."""
@@ -120,7 +117,7 @@ class ResourceManager:
         self._max = self.config.resources.max_concurrent_executions
         self._free = [None] * self._max
         if self.config.has_shares():
-            from .principal_shares import Quota
+            from ..base.principal_shares import Quota
 
             self._shares = Quota(self.config, self._limit())
 
@@ -170,7 +167,7 @@ class ResourceManager:
         return self._limit().used_up()
 
     def _limit(self) -> Limit:
-        from .principal_shares import Limit
+        from ..base.principal_shares import Limit
 
         return Limit(self._max, "execution slots", "maxConcurrentExecutions", "concurrency_limit")
 

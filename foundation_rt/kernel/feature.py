@@ -70,7 +70,7 @@ class Feature:
             session: has the principal and the headers of the request.
             peer: the client; None before a handshake.
             request: of any method.
-            decide: decides about the request; `waits.wait` calls it later.
+            decide: decides about the request; a call that waits is decided about later.
         """
         return decide()
 

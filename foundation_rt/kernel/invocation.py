@@ -96,7 +96,7 @@ class Invocation:
         around_steps: called in turn around each step of the call from the start of its handler on
             (`expire`, `cancel`, `disconnect`, `notify`, `conclude`, `break_off`): with its name,
             what takes it, the call and the arguments; the last one is outermost.
-        is_wait: it waits before step 1; see `kernel.waits`.
+        is_wait: it waits before step 1, and its handler is not one of the server.
         progress: the highest progress that was sent to the client.
         phase: whether the reply is still to be sent.
         parts: what features keep for it, by the class of that; see `keep`.

@@ -45,9 +45,10 @@ def write_json(value: Any) -> bytes:
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise not_serializable() from _cause(value, error)
     if is_suspect or b"null" in written:  # as which orjson writes NaN
-        from .rich_values import may_hold_nan, problem_in
+        from ..base.rich_values import may_hold_nan, problem_in
 
-        problem = problem_in(value) if is_suspect or may_hold_nan(value) else None
+        is_wrong = is_suspect or may_hold_nan(value)
+        problem = problem_in(value, unstructured) if is_wrong else None
         if problem is not None:
             raise not_serializable(problem) from ValueError(problem)
     return written
@@ -90,10 +91,10 @@ def _cause(value: Any, error: BaseException) -> BaseException:
     """Return the reason for the log: the place that cannot be written, if it can be found."""
     if not isinstance(error, TypeError):
         return error
-    from .rich_values import problem_in
+    from ..base.rich_values import problem_in
 
     try:
-        problem = problem_in(value)
+        problem = problem_in(value, unstructured)
     except BaseException:  # the value's own code
         return error
     return error if problem is None else TypeError(problem)
@@ -111,9 +112,9 @@ def unstructured(value: Any) -> Any:
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
     if hasattr(type(value), "__await__"):
         raise TypeError(_forgotten(value))
-    from .rich_values import plain_form
+    from ..base.rich_values import plain_form
 
-    return plain_form(value)
+    return plain_form(value, write_json)
 
 
 def _forgotten(awaitable: Any) -> str:

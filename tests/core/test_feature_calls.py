@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from foundation_rt.errors import JsonRpcError, ToolError
+from foundation_rt.features.handler_calls import HandlerSpec, begin_handler_call
 from foundation_rt.kernel.effects import Abort, CallCompleted, Log
-from foundation_rt.kernel.handler_calls import HandlerSpec, begin_handler_call
 from foundation_rt.kernel.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.jsonrpc import Request

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.principal_shares import LimitReached
 from foundation_rt.features.subscriptions.subscribers import (
     MAX_TOPICS,
     Publish,
     Subscriptions,
     subscribers_of,
 )
-from foundation_rt.kernel.principal_shares import LimitReached
 from foundation_rt.kernel.session import Session
 from foundation_rt.protocol.principal import Principal, identity_of
 

@@ -19,10 +19,10 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "base.mcp_json",
     )
     shared = (
-        "kernel.engine.user_signal",
+        "base.user_signal",
         "protocol.methods",
         "protocol.peer",
         "protocol.revisions",
-        "protocol.uri_template",
+        "features.resources.uri_template",
     )
     assert not private_imports("apps.gateway", (*public, *shared))

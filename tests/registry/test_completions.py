@@ -16,13 +16,13 @@ from foundation_rt.features.completions.registry import (
     CompletionRegistry,
     shape_completion,
 )
+from foundation_rt.features.handler_calls import HandlerSpec
 from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.features.resources.registry import (
     ResourceDefinition,
     ResourceRegistry,
     ResourceTemplateDefinition,
 )
-from foundation_rt.kernel.handler_calls import HandlerSpec
 
 
 def handler(arguments: dict[str, Any], context: Any) -> list[str]:

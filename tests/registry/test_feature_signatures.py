@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from foundation_rt import Constraints, ToolContext
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
+from foundation_rt.features.resources.uri_template import parse_template
 from foundation_rt.features.typed.feature_signatures import (
     derive_completion,
     derive_prompt,
     derive_resource,
 )
 from foundation_rt.kernel.registry.tools import ExecutionMode
-from foundation_rt.protocol.uri_template import parse_template
 
 
 class Color(enum.Enum):

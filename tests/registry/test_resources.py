@@ -15,10 +15,10 @@ from foundation_rt.features.resources.registry import (
     ResourceRegistry,
     ResourceTemplateDefinition,
 )
+from foundation_rt.features.resources.uri_template import normalize_uri
 from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.content import Annotations, Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.protocol.uri_template import normalize_uri
 from tests.support.list_observer import ListObserver
 
 

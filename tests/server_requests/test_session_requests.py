@@ -26,10 +26,10 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.base.config.settings import ServerConfig, ServerSection, ToolsSection
+from foundation_rt.base.principal_shares import Limit, Quota
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.open_requests import SessionRequests, open_requests
 from foundation_rt.features.server_requests.requests import PreparedRequest
-from foundation_rt.kernel.principal_shares import Limit, Quota
 from tests.support.answering_client import AnsweringClient, accepted, value_of
 from tests.support.server_fixture import ServerFixture
 

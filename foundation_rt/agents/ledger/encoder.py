@@ -21,8 +21,8 @@ import attrs
 import orjson
 
 from ...base.exact_json import compact, dumps, loads
+from ...base.rich_values import problem_in
 from ...errors import ErrorCode
-from ...protocol.rich_values import problem_in
 from .ownership import is_ledger_id
 from .request_options import RequestOptions
 from .rules import response_payload

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from ...base.logs.python_records import records_written_to
+from ...base.user_signal import calls_on_signal
 from ...features.resources.registry import ResourceDefinition
-from ...kernel.engine.user_signal import calls_on_signal
 from ...server import Server
 from .forwarder import GatewayForwarder, TaskIds
 from .parked_calls import ParkedCalls

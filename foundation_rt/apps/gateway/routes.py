@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from attrs import define, field, frozen
 
 from ...errors import ErrorCode, ToolError
-from ...protocol.uri_template import InvalidUri, is_traversal, parse_template
+from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
 from ..coordinator import close_names
 from .definition_lock import Withheld
 

@@ -20,7 +20,7 @@ from attrs import define, field
 from ... import PageAccess, Server, UsageError
 from ...base.database.errors import DatabaseError
 from ...base.logs.python_records import records_written_to
-from ...kernel.engine.user_signal import calls_on_signal
+from ...base.user_signal import calls_on_signal
 from .llm.providers import RULES
 from .orchestrator import (
     ConversationOrchestrator,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ...errors import ErrorCode, RegistrationError, ToolError
-from ...kernel.handler_calls import HandlerSpec
 from ..definitions import DefinitionChecks
+from ..handler_calls import HandlerSpec
 from ..resources.registry import RegisteredTemplate
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.handler_calls import begin_handler_call
 from ...kernel.methods.lists import answer_list
 from ...kernel.replies import MAX_ECHOED_NAME, invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
+from ..handler_calls import begin_handler_call
 from ..scopes import require_scopes
 from .feature import Prompts
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...kernel.handler_calls import HandlerSpec
 from ...kernel.registry.catalog import ChangeNotifier, Registry
 from ..definitions import DefinitionChecks, FeatureEntry
+from ..handler_calls import HandlerSpec
 
 if TYPE_CHECKING:
     from typing import Unpack

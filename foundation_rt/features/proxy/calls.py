@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ...base.exact_json import dumps
 from ...errors import ErrorCode, ToolCompletionOutcome, ToolError, has_type
 from ...kernel.effects import Reply
-from ...kernel.handler_calls import FEATURE
 from ...kernel.invocation import CallKind
 from ...kernel.records import completion_record
 from ...kernel.results import TOOL
+from ..handler_calls import FEATURE
 from ..tasks.support import can_have_tasks
 from .forwarder import ForwardedError, forwarded
 from .results import adapt_result, complete

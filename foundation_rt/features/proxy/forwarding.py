@@ -16,7 +16,6 @@ from attrs import define, field
 
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
 from ...kernel.feature import Feature
-from ...kernel.handler_calls import admit, assign_handler_ids
 from ...kernel.registry.catalog import InvalidCursor, read_cursor
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
@@ -29,6 +28,7 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
+from ..handler_calls import admit, assign_handler_ids
 from ..prompts.feature import Prompts
 from ..resources.feature import Resources
 from ..subscriptions.methods import subscriptions_of

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorCode, ToolError
 from ...kernel.effects import Attach
-from ...kernel.handler_calls import FEATURE, admit
 from ...kernel.invocation import CallKind
 from ...kernel.replies import result_reply
 from ...protocol.jsonrpc import ABSENT
-from ...protocol.uri_template import MAX_URI_LENGTH
+from ..handler_calls import FEATURE, admit
+from ..resources.uri_template import MAX_URI_LENGTH
 from ..subscriptions.methods import (
     acknowledgement,
     honour,

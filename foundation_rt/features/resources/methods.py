@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import JsonRpcError, JsonRpcErrorCode
-from ...kernel.handler_calls import begin_handler_call
 from ...kernel.methods.lists import answer_list
 from ...kernel.replies import invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
+from ..handler_calls import begin_handler_call
 from ..scopes import require_scopes
 from .feature import Resources
 
@@ -71,7 +71,7 @@ def require_resources(dispatcher: Dispatcher, request: Request) -> ResourceRegis
 
 def read_uri(request: Request) -> str:
     """Return the `uri` in the params of `request`; raise `JsonRpcError` unless it is valid."""
-    from ...protocol.uri_template import MAX_URI_LENGTH
+    from .uri_template import MAX_URI_LENGTH
 
     uri = None if request.params is ABSENT else request.params.get("uri")
     if type(uri) is not str or len(uri) > MAX_URI_LENGTH:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...kernel.handler_calls import HandlerSpec
 from ...kernel.registry.catalog import ChangeNotifier, Registry
-from ...protocol.uri_template import (
+from ..definitions import DefinitionChecks, FeatureEntry
+from ..handler_calls import HandlerSpec
+from .uri_template import (
     InvalidUri,
     UriTemplate,
     check_uri,
     normalize_uri,
     parse_template,
 )
-from ..definitions import DefinitionChecks, FeatureEntry
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -26,11 +26,11 @@ from ..subscriptions.subscribing import Subscribing
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
     from ...base.config.settings import ServerConfig
+    from ...base.principal_shares import Quota
     from ...kernel.dispatcher import Dispatcher
     from ...kernel.effects import CallCompleted, Reply
     from ...kernel.engine.executor import Engine
     from ...kernel.invocation import Invocation
-    from ...kernel.principal_shares import Quota
     from ...kernel.replies import ResultWriter
     from .forms import Forms
     from .open_requests import RequestSender
@@ -124,7 +124,7 @@ class ClientInput(Feature):
     def open_requests(self) -> Quota:
         """Return the quota of open requests of all calls (RES-17)."""
         if self._open_requests is None:
-            from ...kernel.principal_shares import Limit, Quota
+            from ...base.principal_shares import Limit, Quota
 
             limit = Limit(
                 self.config.resources.max_server_requests,

@@ -26,11 +26,11 @@ from .errors import AnswerTimeoutError, ClientErrorResponse, ServerRequestError
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
+    from ...base.principal_shares import Quota
     from ...kernel.dispatcher import Dispatcher
     from ...kernel.effects import Effect
     from ...kernel.engine.connection import Connection
     from ...kernel.invocation import Invocation
-    from ...kernel.principal_shares import Quota
     from ...protocol.jsonrpc import Response
     from .requests import PreparedRequest
 

@@ -167,8 +167,8 @@ def resource_topic(dispatcher: Dispatcher, session: Session, uri: str) -> Topic 
 
     It has the URI of the list, whichever equivalent one the client has sent (MRES-26).
     """
-    from ...protocol.uri_template import MAX_URI_LENGTH
     from ..resources.registry import RegisteredResource
+    from ..resources.uri_template import MAX_URI_LENGTH
 
     if len(uri) > MAX_URI_LENGTH:
         return None

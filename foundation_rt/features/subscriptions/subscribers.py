@@ -30,9 +30,9 @@ from ...protocol.principal import identity_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from ...base.principal_shares import Quota
     from ...kernel.dispatcher import Dispatcher
     from ...kernel.effects import Effect
-    from ...kernel.principal_shares import Quota
     from ...kernel.session import Session
     from ...protocol.jsonrpc import RequestId
     from ...protocol.peer import Peer
@@ -284,7 +284,7 @@ class Subscriptions:
         Where the limit is reached, the oldest page of the session gives way. If the session has
         none, its client is not notified of this one.
         """
-        from ...kernel.principal_shares import LimitReached
+        from ...base.principal_shares import LimitReached
 
         with self._guard:
             subscriber = self.subscribe(session)
@@ -345,7 +345,7 @@ class Subscriptions:
     def quota(self) -> Quota:
         """Return the count of the subscriptions of all clients (RES-18)."""
         if self._quota is None:
-            from ...kernel.principal_shares import Limit, Quota
+            from ...base.principal_shares import Limit, Quota
 
             most = self._config.resources.max_subscriptions
             limit = Limit(

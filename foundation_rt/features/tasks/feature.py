@@ -104,7 +104,7 @@ class Tasks(Feature):
         support: TaskSupport | None = call.tool.parts.get(TaskSupport)
         if support is None or not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
             return []
-        from ...kernel.principal_shares import LimitReached
+        from ...base.principal_shares import LimitReached
         from .promotion import Promotion
 
         remaining_ms = call.timeout_ms - support.after_ms
@@ -139,7 +139,7 @@ class Tasks(Feature):
             return self._manager
 
     def _make_manager(self) -> TaskManager:
-        from ...kernel.principal_shares import Limit, Quota
+        from ...base.principal_shares import Limit, Quota
         from .manager import TaskManager
         from .store import MemoryTaskStore
 

@@ -22,9 +22,9 @@ from .record import TaskEvent, TaskRecord
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.settings import TasksSection
+    from ...base.principal_shares import Quota
     from ...kernel.effects import Effect, FeatureCallback, Reply
     from ...kernel.invocation import Invocation
-    from ...kernel.principal_shares import Quota
     from ...protocol.principal import Principal
     from .store import TaskStore
 

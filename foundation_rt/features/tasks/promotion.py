@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.principal_shares import LimitReached
 from ...base.shown import Shown
 from ...kernel.effects import Extend, Reply
 from ...kernel.invocation import Phase
-from ...kernel.principal_shares import LimitReached
 from ...kernel.replies import result_reply
 from ...kernel.session import Session
 

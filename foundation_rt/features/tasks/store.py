@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from ...kernel.principal_shares import LimitReached
+from ...base.principal_shares import LimitReached
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ...kernel.principal_shares import Quota
+    from ...base.principal_shares import Quota
     from .record import TaskRecord
 
 

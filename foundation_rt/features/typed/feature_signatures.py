@@ -21,10 +21,10 @@ from ...base.jsonschema.compilation import Validator, compile_schema
 from ...base.jsonschema.issues import refusal
 from ...errors import RegistrationError
 from ...kernel.registry.tools import ExecutionMode
-from ...protocol.uri_template import InvalidUri, UriTemplate, parse_template
 from ..completions.registry import Choices, CompletionRequest
 from ..prompts.registry import PromptArgument, PromptDefinition
 from ..resources.registry import URI, ResourceDefinition, ResourceTemplateDefinition
+from ..resources.uri_template import InvalidUri, UriTemplate, parse_template
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature

@@ -47,10 +47,10 @@ from .worker_threads import WorkerPool
 if TYPE_CHECKING:
     import asyncio
 
+    from ...base.timers import Timer
     from ..effects import Effect, Performed
     from .connection import Connection
     from .directory import SessionDirectory
-    from .timers import Timer
 
 
 _T = TypeVar("_T")

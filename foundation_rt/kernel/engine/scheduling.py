@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from .timers import Callback, Timer, TimerThread
+from ...base.timers import Callback, Timer, TimerThread
 
 if TYPE_CHECKING:
     import asyncio

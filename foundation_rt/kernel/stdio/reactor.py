@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.timers import Callback, QueuedTimer, TimerQueue
 from ..engine.loop_monitor import LoopMonitor
 from ..engine.scheduling import (
     ReportError,
@@ -30,7 +31,6 @@ from ..engine.scheduling import (
     interruption,
     report_errors,
 )
-from ..engine.timers import Callback, QueuedTimer, TimerQueue
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.features.tasks.record import TaskEvent, TaskRecord
 from foundation_rt.features.tasks.store import MemoryTaskStore
-from foundation_rt.kernel.principal_shares import Limit, LimitReached, Quota
 from tests.support.sizes import examples
 
 TTL_MS = 1_000

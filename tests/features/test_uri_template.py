@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from foundation_rt.protocol.uri_template import (
+from foundation_rt.features.resources.uri_template import (
     MAX_URI_LENGTH,
     InvalidUri,
     UriTemplate,

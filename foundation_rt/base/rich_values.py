@@ -17,8 +17,6 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from .plain_values import unstructured, write_json
-
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 
 _MAX_LEVELS: Final = 1024
@@ -38,8 +36,17 @@ _SPELLED: Final = (
 _serializers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def plain_form(value: Any) -> Any:
+def _no_form(value: Any) -> Any:
+    """Refuse a value of a type that orjson does not write."""
+    raise TypeError(f"{type(value).__name__} is not JSON-serializable")
+
+
+def plain_form(value: Any, write: Callable[[Any], bytes]) -> Any:
     """Return `value` as one of the types that orjson writes, or that have a form here.
+
+    Args:
+        value: of any type.
+        write: writes a member of a set as JSON, for the order of the members.
 
     Raises:
         TypeError: it has no form in JSON.
@@ -50,7 +57,7 @@ def plain_form(value: Any) -> Any:
     if hasattr(kind, "__dataclass_fields__"):
         return _dataclass_form(value)
     if isinstance(value, set | frozenset):
-        return _sorted(value)
+        return _sorted(value, write)
     if isinstance(value, tuple) and hasattr(kind, "_asdict"):
         return value._asdict()  # type: ignore[attr-defined]
     if isinstance(value, _ARRAYS):
@@ -63,7 +70,7 @@ def plain_form(value: Any) -> Any:
         return b64encode(value).decode()
     if isinstance(value, tuple(each for spelled in _SPELLED for each in _imported(*spelled))):
         return str(value)
-    raise TypeError(f"{kind.__name__} is not JSON-serializable")
+    return _no_form(value)
 
 
 def _serializer_of(kind: Any) -> Any:
@@ -85,7 +92,7 @@ class _Problem(Exception):
     """A place of a value that JSON cannot represent."""
 
 
-def problem_in(value: Any, form: Callable[[Any], Any] = unstructured) -> str | None:
+def problem_in(value: Any, form: Callable[[Any], Any] = _no_form) -> str | None:
     """Return the first place of a value that JSON cannot represent, and why: "$.a is NaN".
 
     It finds what orjson writes as something else, too: NaN, the infinities, keys that become equal.
@@ -200,7 +207,7 @@ def _dataclass_form(value: Any) -> dict[str, Any]:
     return {name: held[name] for name in names if name in held}
 
 
-def _sorted(members: set[Any] | frozenset[Any]) -> list[Any]:
+def _sorted(members: set[Any] | frozenset[Any], write: Callable[[Any], bytes]) -> list[Any]:
     """Return the members in one order, whatever the seed of the hashes."""
     kinds = {type(member) for member in members}
     if len(kinds) == 1 and not kinds & {frozenset}:  # `<` of sets is no order
@@ -208,7 +215,7 @@ def _sorted(members: set[Any] | frozenset[Any]) -> list[Any]:
             return sorted(members)
         except TypeError:
             pass
-    return sorted(members, key=write_json)
+    return sorted(members, key=write)
 
 
 def _imported(module: str, name: str) -> tuple[type, ...]:

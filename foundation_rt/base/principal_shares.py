@@ -11,10 +11,9 @@ from collections import defaultdict
 
 from attrs import define, field, frozen
 
-from ..base.config.settings import ServerConfig
-from ..base.shown import Shown
-from ..errors import ErrorCode, ToolError
-from .execution_limits import SHARE_USED
+from ..errors import SHARE_USED, ErrorCode, ToolError
+from .config.settings import ServerConfig
+from .shown import Shown
 
 
 class LimitReached(ToolError):

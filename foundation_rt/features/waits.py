@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..kernel.invocation import Phase, Returned, Stopped
+from ..kernel.records import late_record
+from ..kernel.registry.tools import ExecutionMode
+from ..kernel.results import TOOL
 from ..protocol.methods import TOOLS_CALL
 from .handler_calls import FEATURE
-from .invocation import Phase, Returned, Stopped
-from .records import late_record
-from .registry.tools import ExecutionMode
-from .results import TOOL
 
 if TYPE_CHECKING:
+    from ..kernel.dispatcher import Dispatcher
+    from ..kernel.effects import Effect
+    from ..kernel.invocation import Invocation, Step
+    from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from .dispatcher import Dispatcher
-    from .effects import Effect
-    from .invocation import Invocation, Step
-    from .session import Session
 
 _T = TypeVar("_T")
 

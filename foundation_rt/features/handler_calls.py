@@ -12,20 +12,20 @@ from attrs import define
 
 from ..base.shown import Shown
 from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
+from ..kernel.invocation import CallKind
+from ..kernel.replies import derive_correlation_id, error_reply, invalid_params, result_reply
 from ..protocol.jsonrpc import ABSENT
 from ..protocol.methods import RESOURCES_READ
-from .invocation import CallKind
-from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
 
 if TYPE_CHECKING:
+    from ..kernel.call_lifecycle import CallLifecycle
+    from ..kernel.effects import Effect, Reply
+    from ..kernel.invocation import Invocation, ToResult
+    from ..kernel.registry.catalog import Predicate
+    from ..kernel.registry.tools import ExecutionMode, Handler
+    from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from .call_lifecycle import CallLifecycle
-    from .effects import Effect, Reply
-    from .invocation import Invocation, ToResult
-    from .registry.catalog import Predicate
-    from .registry.tools import ExecutionMode, Handler
-    from .session import Session
 
 
 @define(eq=False, repr=False)
