@@ -100,7 +100,7 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
 def wait_until(page: Page, condition: str) -> None:
     """Wait until an expression of JavaScript is true in a page.
 
-    Playwright's `wait_for_function` evaluates a text again for each look. Only the first look is
+    What Playwright offers for this evaluates a text again for each look. Only the first look is
     exempt from the policy of a page, which forbids that.
     """
     page.evaluate(
