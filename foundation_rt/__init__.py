@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .features.completions.registry import Completion as Completion
     from .features.completions.registry import CompletionRequest as CompletionRequest
     from .features.composition import ServerOptions as ServerOptions
+    from .features.context import SessionLog as SessionLog
     from .features.context import ToolContext as ToolContext
     from .features.instruments import Counter as Counter
     from .features.instruments import Gauge as Gauge
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from .features.signatures.constraints import Header as Header
     from .features.signatures.parameters import Depends as Depends
     from .http.page_access import PageAccess as PageAccess
-    from .kernel.context import SessionLog as SessionLog
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
     from .kernel.invocation import Invocation as Invocation
@@ -108,7 +108,7 @@ _HOMES = homes_of(
         "base.abort": "AbortSignal",
         "errors": "AbortError ConfigError ErrorCode JsonRpcErrorCode RegistrationError ToolError "
         "UsageError",
-        "features.context": "ToolContext",
+        "features.context": "SessionLog ToolContext",
         "features.instruments": "Counter Gauge Histogram",
         "features.observers": "CompletedCall",
         "features.proxy.forwarder": "ForwardTarget ForwardedError ForwardedRequest "
@@ -123,7 +123,6 @@ _HOMES = homes_of(
         "features.signatures.constraints": "ByName Constraints Header",
         "features.signatures.parameters": "Depends",
         "http.page_access": "PageAccess",
-        "kernel.context": "SessionLog",
         "kernel.dispatcher": "Dispatcher",
         "kernel.engine.connection": "Connection",
         "kernel.invocation": "Invocation",

@@ -255,8 +255,8 @@ def compose(
         config,
         workers,
         directory,
+        ToolContext,
         lifespan=lifespan,
-        make_context=ToolContext,
     )
     engine.dependency_overrides = options.dependency_overrides
     runtime = ServerRuntime(

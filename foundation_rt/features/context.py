@@ -1,18 +1,32 @@
-"""The context of a call, which its handler gets beside its arguments, with what features add."""
+"""The context of a call, which its handler gets beside its arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+import math
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ..kernel.context import HandlerContext, State
+from attrs import define, field
+
+from ..errors import UsageError
+from ..kernel.session import NO_HEADERS
+from ..protocol.jsonrpc import encode
+from ..protocol.methods import NOTIFICATIONS_MESSAGE, NOTIFICATIONS_PROGRESS
+from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
+from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import ParamSpec, Unpack
 
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from ..base.abort import AbortSignal
+    from ..base.logs.logger import StructuredLogger
     from ..kernel.engine.connection import Connection
     from ..kernel.invocation import Invocation
     from ..protocol.content import ResourceContents
+    from ..protocol.principal import Principal
     from .server_requests.elicitation import ElicitResult
     from .server_requests.requester import ServerRequester
     from .server_requests.requests import ServerRequest
@@ -20,10 +34,87 @@ if TYPE_CHECKING:
     from .server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
     from .state.handler_state import HandlerState
 
+    State = TypeVarWithDefault("State", default=Any)
+    _P = ParamSpec("_P")
+else:
+    State = TypeVar("State")
+
+_NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
+"""The client of a context that a host made without a call."""
+
+_T = TypeVar("_T")
 _Content = TypeVar("_Content")
 
 
-class ToolContext(HandlerContext[State]):
+class Sent(Awaitable[None]):
+    """The result of a method that has sent its message already: it may be awaited, or not.
+
+    So the same call stands in a `def` and, as other SDKs have it, with `await` in an `async def`.
+    """
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+_SENT = Sent()
+
+
+class SessionLog:
+    """The log of the session of a client, also after the call was answered (NOTE-07).
+
+    It knows the session by its id alone: an application may keep it for longer than the session.
+    Made by `ToolContext.session_log`; a plain class, as it is made where it is needed.
+    """
+
+    __slots__ = ("_send", "_session_id")
+
+    def __init__(self, send: Callable[[int, str, bytes], None], session_id: int | None) -> None:
+        self._send = send
+        self._session_id = session_id
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the client, if its session lives and wants this level.
+
+        May be called in any thread, at any time. A client of the stateless mode has no session, and
+        gets nothing.
+
+        Args:
+            level: one of `protocol.peer.LOGGING_LEVELS`.
+            data: a value that can be written as JSON.
+            logger: the name of the logger, for the client.
+
+        Raises:
+            TypeError: `data` cannot be written as JSON.
+            UsageError: there is no such level.
+        """
+        params = _log_params(level, data, logger)
+        if self._session_id is not None:
+            message = {"jsonrpc": "2.0", "method": NOTIFICATIONS_MESSAGE, "params": params}
+            self._send(self._session_id, level, encode(message))
+
+
+def _check_level(level: object) -> None:
+    if level not in LOGGING_LEVELS:
+        raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
+
+
+def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
+    _check_level(level)
+    params: dict[str, Any] = {"level": level, "data": data}
+    if logger is not None:
+        params["logger"] = logger
+    return params
+
+
+def _with_data(message: Any, data: dict[str, Any]) -> Any:
+    return {"message": message, **data} if data else message
+
+
+@define(eq=False, repr=False)
+class ToolContext(Generic[State]):
     """The call that a handler is serving, of a tool or of another feature (CALL-11).
 
     ``ToolContext[AppState]`` in a signature says the type of `state` (TYPED-54).
@@ -35,8 +126,59 @@ class ToolContext(HandlerContext[State]):
         state: the value of the server's lifespan hook; None without one.
     """
 
-    __slots__ = ("_server_requester",)
-    _server_requester: ServerRequester
+    run_id: str
+    correlation_id: str
+    abort_signal: AbortSignal
+    _base_logger: StructuredLogger
+    _call: Invocation | None = None
+    _connection: Connection | None = None
+    state: State = None  # type: ignore[assignment]
+    _logger: StructuredLogger | None = field(default=None, init=False)
+    _server_requester: ServerRequester | None = field(default=None, init=False)
+
+    @property
+    def logger(self) -> StructuredLogger:
+        """A logger whose records carry the ids of this call; made when it is first used."""
+        if self._logger is None:
+            self._logger = self._base_logger.child(
+                {"runId": self.run_id, "correlationId": self.correlation_id}
+            )
+        return self._logger
+
+    @property
+    def call(self) -> Invocation | None:
+        """The call, as middleware sees it; None in a context that was made by hand."""
+        return self._call
+
+    @property
+    def client(self) -> Peer:
+        """The client, as it describes itself: its revision, capabilities and name."""
+        return _NO_CLIENT if self._call is None else self._call.peer
+
+    @property
+    def principal(self) -> Principal | None:
+        """The authenticated principal; None where authentication is off."""
+        return None if self._call is None else self._call.principal
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request that the operator allows, by lower-case name (HEAD-16).
+
+        Empty over other transports. A name may be looked up in any case. The values can be secrets
+        of users: their representation shows the names alone.
+        """
+        return NO_HEADERS if self._call is None else self._call.headers
+
+    @property
+    def session_key(self) -> str | None:
+        """The key of the client's session; None in the stateless mode, which has none (LIFE-16).
+
+        It is the same for all calls of a session, and cannot be guessed: for what a server keeps
+        by session. `Server.on_session_end` is called with it when the session has ended.
+        """
+        if self._call is None or self._connection is None:
+            return None
+        return self._connection.session_key(self._call)
 
     @property
     def session_state(self) -> HandlerState:
@@ -59,8 +201,136 @@ class ToolContext(HandlerContext[State]):
         """
         from .state.states import States
 
-        call, connection = self._own_call()
+        call, connection = self._require_call()
         return connection.engine.part(States).of_call(call, connection)
+
+    # -- notifications to the client -----------------------------------------------------------
+
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Send the progress of the call to the client, if it asked for that (NOTE-01).
+
+        May be called in any thread, and awaited or not (NOTE-10). A value that is not above the one
+        before is not sent (NOTE-02).
+
+        Args:
+            progress: a number that grows.
+            total: the progress at the end, if it is known.
+            message: the current step; not sent to revisions without such a message.
+        """
+        token = self._progress_token()
+        if token is None:
+            return _SENT
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None and math.isfinite(total):
+            params["total"] = total
+        if message is not None and self.client.revision.has("progress", "message"):
+            params["message"] = message
+        call, connection = self._require_call()
+        connection.notify(call, NOTIFICATIONS_PROGRESS, params)
+        return _SENT
+
+    def _progress_token(self) -> str | int | None:
+        """Return the token with which the client asked for progress; None if it did not."""
+        if self._call is None or self._call.meta is None:
+            return None
+        token = self._call.meta.get("progressToken")
+        return token if type(token) is str or type(token) is int else None
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Hand a notification of another server about this call on to the client (NOTE-09).
+
+        It is sent as it came, unknown members included, where `report_progress` or `log` would send
+        one: with the client's own progress token, and without what its revision lacks. May be
+        called in any thread.
+
+        Args:
+            method: `notifications/progress` or `notifications/message`.
+            params: of the notification.
+
+        Raises:
+            TypeError: `params` cannot be written as JSON.
+            UsageError: the method or the level is another one.
+        """
+        if method == NOTIFICATIONS_PROGRESS:
+            token = self._progress_token()
+            if token is None or type(params.get("progress")) not in (int, float):
+                return
+            sent = {**self.client.revision.keep("progress", params), "progressToken": token}
+        elif method == NOTIFICATIONS_MESSAGE:
+            _check_level(params.get("level"))
+            if not is_wanted(params["level"], self.client.log_level):
+                return
+            sent = dict(params)
+        else:
+            raise UsageError(
+                f"a call has {NOTIFICATIONS_PROGRESS} and {NOTIFICATIONS_MESSAGE}, not {method!r}"
+            )
+        call, connection = self._require_call()
+        connection.notify(call, method, sent)
+
+    def close_stream(self) -> None:
+        """End the response stream of the client while the call goes on (HTTP-15).
+
+        For calls that take long, over HTTP: the client reconnects for the result after
+        `http.retry_ms`. May be called in any thread. Other transports, and revisions without
+        streams that can be resumed, ignore it.
+        """
+        if self._call is not None and self._connection is not None:
+            self._connection.close_stream(self._call)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
+        """Send a log message to the client, if it wants this level (NOTE-04).
+
+        May be called in any thread, and awaited or not (NOTE-10). The server's own log is `logger`.
+
+        Args:
+            level: one of `protocol.peer.LOGGING_LEVELS`.
+            data: a value that can be written as JSON.
+            logger: the name of the logger, for the client.
+
+        Raises:
+            UsageError: there is no such level.
+        """
+        params = _log_params(level, data, logger)
+        if is_wanted(level, self.client.log_level):
+            call, connection = self._require_call()
+            connection.notify(call, NOTIFICATIONS_MESSAGE, params)
+        return _SENT
+
+    def debug(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `debug` to the client; see `info`."""
+        return self.log("debug", _with_data(message, data), logger)
+
+    def info(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `info` to the client, as `log` does (NOTE-11).
+
+        Args:
+            message: a text, or another value that can be written as JSON.
+            logger: the name of the logger, for the client.
+            data: facts; with any, an object is sent that has `message` and them.
+        """
+        return self.log("info", _with_data(message, data), logger)
+
+    def warning(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `warning` to the client; see `info`."""
+        return self.log("warning", _with_data(message, data), logger)
+
+    def error(self, message: Any, *, logger: str | None = None, **data: Any) -> Awaitable[None]:
+        """Send a log message of the level `error` to the client; see `info`."""
+        return self.log("error", _with_data(message, data), logger)
+
+    @property
+    def session_log(self) -> SessionLog:
+        """The log of the client's session, for what goes on after this call (NOTE-07).
+
+        Raises:
+            UsageError: the context was made without a call.
+        """
+        call, connection = self._require_call()
+        session_id = None if call.peer.revision.is_stateless else connection.session.id
+        return SessionLog(connection.engine.directory.log, session_id)
 
     # -- the server itself ----------------------------------------------------------------------
 
@@ -76,7 +346,7 @@ class ToolContext(HandlerContext[State]):
         """
         from .resources.own import read_own_resource
 
-        return await read_own_resource(*self._own_call(), uri, self)
+        return await read_own_resource(*self._require_call(), uri, self)
 
     async def provider_token(self) -> str | None:
         """Return the caller's token of the identity provider, refreshed if it ends within 60 s.
@@ -92,10 +362,36 @@ class ToolContext(HandlerContext[State]):
         """
         from .provider_tokens import ProviderTokens
 
-        call, connection = self._own_call()
+        call, connection = self._require_call()
         if call.principal is None:
             return None
         return await connection.engine.part(ProviderTokens).find(call.principal)
+
+    async def run_in_worker(
+        self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Run a blocking function in a worker thread of the server; return its value (CALL-18).
+
+        For `async def` handlers. A handler that is cancelled meanwhile goes on when the thread has
+        ended: nothing of a call runs after its end.
+
+        Raises:
+            UsageError: the context was made without a call.
+        """
+        _, connection = self._require_call()
+        return await connection.engine.run_in_worker(partial(function, *args, **kwargs))
+
+    @property
+    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """The functions that replace those of dependencies in this call; see `Server`."""
+        return {} if self._connection is None else self._connection.engine.dependency_overrides
+
+    @property
+    def cancel_grace_ms(self) -> int:
+        """The time that an `async def` handler may go on after its abort, in ms (TIME-04)."""
+        if self._connection is None:
+            return 0
+        return self._connection.engine.config.tools.cancel_grace_ms
 
     # -- requests to the client ----------------------------------------------------------------
 
@@ -228,19 +524,19 @@ class ToolContext(HandlerContext[State]):
         return result
 
     def _requester(self) -> ServerRequester:
-        found: ServerRequester | None = getattr(self, "_server_requester", None)
+        found = self._server_requester
         if found is None:
             from .server_requests.client_input import ClientInput
             from .server_requests.open_requests import ConnectionSender
 
-            call, connection = self._own_call()
+            call, connection = self._require_call()
             asking = connection.engine.part(ClientInput)
             sender = ConnectionSender(connection)
             found = asking.server_requester(call, sender, self.abort_signal)
             self._server_requester = found
         return found
 
-    def _own_call(self) -> tuple[Invocation, Connection]:
-        """Return the call, and its connection, which is that of an engine."""
-        call, connection = self._require_call()
-        return call, cast("Connection", connection)
+    def _require_call(self) -> tuple[Invocation, Connection]:
+        if self._call is None or self._connection is None:
+            raise UsageError("this context was made by hand: it has no client to talk to")
+        return self._call, self._connection

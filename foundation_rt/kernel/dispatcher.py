@@ -189,7 +189,7 @@ class Dispatcher:
 
     def prepare_stop(self, session: Session) -> list[Effect]:
         """End what is open beside the calls in flight: the server stops."""
-        return [effect for part in session.parts.values() for effect in part.stopping(self)]
+        return [effect for part in session.parts.values() for effect in part.stopping(self.results)]
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """Close the session for good and abort its calls: the peer has gone (LIFE-06)."""

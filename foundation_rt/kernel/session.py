@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from .dispatcher import Dispatcher
     from .effects import Effect
     from .invocation import Invocation
+    from .replies import ResultWriter
 
 _Part = TypeVar("_Part", bound="SessionPart")
 
@@ -92,7 +92,7 @@ class SessionPart:
         """
         return effects
 
-    def stopping(self, dispatcher: Dispatcher) -> list[Effect]:
+    def stopping(self, results: ResultWriter) -> list[Effect]:
         """End what is open beside the calls in flight: the server stops."""
         return []
 

@@ -18,7 +18,7 @@ PACKAGE = "foundation_rt"
 
 GROUPS = {
     "Servers": ("server", "features.composition", "http", "protocol.principal", "protocol.peer"),
-    "Handlers": ("features.context", "kernel.context", "base.abort", "features.signatures"),
+    "Handlers": ("features.context", "base.abort", "features.signatures"),
     "Definitions and results": (
         *("kernel.registry", "protocol"),
         *("features.prompts", "features.resources", "features.completions"),

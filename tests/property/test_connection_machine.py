@@ -484,7 +484,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             runtime.config,
             self.workers,  # type: ignore[arg-type]
             runtime.directory,
-            make_context=ToolContext,
+            ToolContext,
         )
         self.scheduler = FakeScheduler(self.clock)
         self.sent: list[bytes] = []

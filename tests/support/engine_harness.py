@@ -50,8 +50,8 @@ class EngineHarness:
             runtime.config,
             self.workers,  # type: ignore[arg-type]
             runtime.directory,
+            ToolContext,
             around=partial(wrap, middleware) if middleware else None,
-            make_context=ToolContext,
         )
         self.scheduler = FakeScheduler(self.clock)
         self.broken = False  # whether every send fails

@@ -24,8 +24,7 @@ from .tools.task_tool import MAX_ID, READ_SCOPE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...features.context import ToolContext
-    from ...kernel.context import SessionLog
+    from ...features.context import SessionLog, ToolContext
     from ...server import Server
     from .jobs import Job
     from .services import Services

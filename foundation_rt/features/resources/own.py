@@ -13,16 +13,16 @@ from .feature import Resources
 from .results import all_contents
 
 if TYPE_CHECKING:
-    from ...kernel.context import HandlerContext
     from ...kernel.dispatcher import Dispatcher
     from ...kernel.engine.connection import Connection
     from ...kernel.invocation import Invocation
     from ...protocol.content import ResourceContents
+    from ..context import ToolContext
     from .registry import RegisteredResource, RegisteredTemplate
 
 
 async def read_own_resource(
-    call: Invocation, connection: Connection, uri: str, context: HandlerContext[Any]
+    call: Invocation, connection: Connection, uri: str, context: ToolContext[Any]
 ) -> tuple[ResourceContents, ...]:
     """Return the contents of a resource, as the client of `call` reads them.
 
@@ -33,7 +33,8 @@ async def read_own_resource(
     spec = found.handler_spec
     handler = partial(spec.handler, arguments, context)
     is_blocking = spec.execution is ExecutionMode.THREAD
-    value = await settled(await connection.run_in_worker(handler) if is_blocking else handler())
+    engine = connection.engine
+    value = await settled(await engine.run_in_worker(handler) if is_blocking else handler())
     return all_contents(value, uri, found.definition.mime_type)
 
 

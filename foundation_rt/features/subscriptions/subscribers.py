@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ...base.principal_shares import Quota
-    from ...kernel.dispatcher import Dispatcher
     from ...kernel.effects import Effect
+    from ...kernel.replies import ResultWriter
     from ...kernel.session import Session
     from ...protocol.jsonrpc import RequestId
     from ...protocol.peer import Peer
@@ -136,11 +136,11 @@ class SubscribersOfSession(SessionPart):
         self.subscriptions.end(subscriber)
         return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
 
-    def stopping(self, dispatcher: Dispatcher) -> list[Effect]:
+    def stopping(self, results: ResultWriter) -> list[Effect]:
         """Give every `subscriptions/listen` its result: the server stops (SUB-08)."""
         ended = [each for each in self.by_id.values() if each.peer is not None]
         self.close()
-        return [effect for each in ended for effect in _final(dispatcher, each)]
+        return [effect for each in ended for effect in _final(results, each)]
 
     def close(self) -> None:
         """Remove all subscribers: the client has gone."""
@@ -375,7 +375,7 @@ def _notification(subscription_id: RequestId | None, method: str, params: dict[s
     return encode(message)
 
 
-def _final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
+def _final(results: ResultWriter, subscriber: Subscriber) -> list[Effect]:
     """Return the result of a `subscriptions/listen` that the server ends (SUB-08).
 
     Where other messages use the same connection, a cancellation follows.
@@ -383,7 +383,7 @@ def _final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
     subscription_id, peer = subscriber.subscription_id, subscriber.peer
     assert subscription_id is not None and peer is not None  # only a request has a result
     result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
-    completed = dispatcher.results.complete(peer, result)
+    completed = results.complete(peer, result)
     effects: list[Effect] = [result_reply(subscription_id, completed)]
     if not subscriber.session.stateless:
         params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}

@@ -13,14 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from ...errors import describe_exception
 from ...protocol.framing import LineReader, LineTooLong
 from ...protocol.jsonrpc import Message, Request, parse
-from ..context import SessionLog
 from ..effects import (
     Abort,
     Attach,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from .scheduling import Scheduler
 
 _MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
-
-_T = TypeVar("_T")
 
 Send = Callable[[bytes], object]
 """Takes an outgoing line, without its newline."""
@@ -194,11 +191,6 @@ class Connection:
         if self.close_response is not None:
             self.scheduler.return_to_host(partial(self.close_response, call.request_id))
 
-    def session_log(self, call: Invocation) -> SessionLog:
-        """Return the log of the session that made `call`; without effect in the stateless mode."""
-        session_id = None if call.peer.revision.is_stateless else self.session.id
-        return SessionLog(self.engine.directory.log, session_id)
-
     def session_key(self, call: Invocation) -> str | None:
         """Return the key of the session that made `call`; made when it is first read (LIFE-16).
 
@@ -215,20 +207,6 @@ class Connection:
                 self.session.set_key(key)
                 self.engine.directory.name_session(key, self.session.id)
             return self.session.key
-
-    @property
-    def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-        """The functions that replace those of dependencies."""
-        return self.engine.dependency_overrides
-
-    @property
-    def cancel_grace_ms(self) -> int:
-        """The time that a handler may go on after its abort, in ms."""
-        return self.engine.config.tools.cancel_grace_ms
-
-    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
-        """Run `function` in a worker thread of the server; return or raise what it does."""
-        return await self.engine.run_in_worker(function)
 
     # -- effects -----------------------------------------------------------------------------
 

@@ -36,7 +36,6 @@ from ...errors import AbortError, describe_exception, has_type
 from ...protocol.methods import TOOLS_CALL
 from ...protocol.plain_values import settled
 from ..call_lifecycle import Hooks
-from ..context import HandlerContext
 from ..dispatcher import Dispatcher
 from ..effects import Reply
 from ..invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
@@ -47,6 +46,7 @@ from .worker_threads import WorkerPool
 if TYPE_CHECKING:
     import asyncio
 
+    from ...base.logs.logger import StructuredLogger
     from ...base.timers import Timer
     from ..effects import Effect, Performed
     from .connection import Connection
@@ -64,6 +64,24 @@ Proceed = Callable[[], Awaitable[Any]]
 
 LARGE_REPLY_BYTES = 1024 * 1024
 """The length from which on a reply has a turn of the event loop for itself."""
+
+
+class HandlerContext(Protocol):
+    """The context of a call, as far as the kernel uses it; see `Engine.make_context`."""
+
+    @property
+    def abort_signal(self) -> AbortSignal:
+        """Return the signal that fires when the result is no longer needed."""
+
+    @property
+    def logger(self) -> StructuredLogger:
+        """Return a logger whose records carry the ids of the call."""
+
+
+MakeContext = Callable[
+    [str, str, AbortSignal, "StructuredLogger", Invocation, "Connection", Any], HandlerContext
+]
+"""Makes the context of a call; see `Engine`."""
 
 
 class HoldsState(Protocol):
@@ -111,7 +129,7 @@ class RunningCall(Shown):
 
     connection: Connection
     call: Invocation
-    context: HandlerContext[Any]
+    context: HandlerContext
     started: float
     deadline: Timer | None = field(default=None, init=False)
     cancellation: Timer | None = field(default=None, init=False)
@@ -140,12 +158,13 @@ class Engine:
     Args:
         config: the configuration of the server.
         directory: finds the sessions of the server.
+        make_context: makes the context of a call, of its two ids, its abort signal, the logger of
+            its session, itself, its connection and the state of the application.
         on_idle: called, from any thread, when the last running handler has ended.
         on_unanswered: called, from any thread, with None when a tool call will not be answered,
             and again with the outcome of its handler (AACP-28).
         around: puts the middleware of the server around a handler; None if there is none.
         lifespan: holds the state for handlers; None if there are no hooks.
-        make_context: makes the context of a call.
 
     Attributes:
         dependency_overrides: by function of a dependency, the one that is called instead.
@@ -161,11 +180,11 @@ class Engine:
     config: ServerConfig
     workers: WorkerPool
     directory: SessionDirectory
+    make_context: MakeContext
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: HoldsState | None = field(default=None)
-    make_context: type[HandlerContext[Any]] = HandlerContext
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, init=False
     )
