@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernel.feature import Feature, lazy
 from ..protocol.jsonrpc import Batch
+from .list_changes import ListChanges
 from .policies import Policies
 from .registries import Features
 from .server_requests.client_input import ClientInput
@@ -49,7 +50,11 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
         MissingExtraError: the extra of a feature is not installed.
     """
     config, clock, logger = runtime.config, runtime.clock, runtime.logger
-    features: list[Feature] = [*(options.features or Features()).joining]
+    registries, publisher = options.features or Features(), options.publisher
+    lists = ListChanges(runtime.directory, clock) if publisher is None else publisher.lists
+    runtime.registry.observe(lists)
+    registries.observe(lists)
+    features: list[Feature] = [*registries.joining]
     if options.experimental:
         features.append(Experimental(options.experimental))
     key = config.security.state_key
@@ -60,7 +65,7 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
     )
     features += [
         Batches(),
-        Subscribing(config, runtime.directory, options.publisher),
+        Subscribing(config, lists, publisher),
         asking,
         RootsChanges(options.roots_callbacks, logger),
         Policies(config.tools.admin_policy),

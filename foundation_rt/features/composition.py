@@ -241,8 +241,7 @@ def compose(
     )
     results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
     publisher = options.publisher
-    directory = SessionDirectory(clock) if publisher is None else publisher.directory
-    registry.observe(directory)
+    directory = SessionDirectory() if publisher is None else publisher.directory
     calls = CallLifecycle(resources, config.tools, registry, ids, results)
     dispatcher = Dispatcher(results, calls, config.server.page_size)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)

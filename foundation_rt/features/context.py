@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from attrs import define, field
 
 from ..errors import UsageError
+from ..kernel.effects import Notify
 from ..kernel.session import NO_HEADERS
+from ..kernel.session import State as SessionState
 from ..protocol.jsonrpc import encode
 from ..protocol.methods import NOTIFICATIONS_MESSAGE, NOTIFICATIONS_PROGRESS
 from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 
     from ..base.abort import AbortSignal
     from ..base.logs.logger import StructuredLogger
+    from ..kernel.effects import Effect
     from ..kernel.engine.connection import Connection
+    from ..kernel.engine.directory import SessionDirectory
     from ..kernel.invocation import Invocation
+    from ..kernel.session import Session
     from ..protocol.content import ResourceContents
     from ..protocol.principal import Principal
     from .server_requests.elicitation import ElicitResult
@@ -94,6 +99,18 @@ class SessionLog:
         if self._session_id is not None:
             message = {"jsonrpc": "2.0", "method": NOTIFICATIONS_MESSAGE, "params": params}
             self._send(self._session_id, level, encode(message))
+
+
+def _send_log(directory: SessionDirectory, session_id: int, level: str, line: bytes) -> None:
+    """Send a log message, encoded, to a session that lives and wants this level."""
+    directory.decide(session_id, _decide_log, level, line)
+
+
+def _decide_log(session: Session, level: str, line: bytes) -> list[Effect]:
+    peer = session.peer
+    if session.state is not SessionState.RUNNING or peer is None:
+        return []
+    return [Notify(line)] if is_wanted(level, peer.log_level) else []
 
 
 def _check_level(level: object) -> None:
@@ -330,7 +347,7 @@ class ToolContext(Generic[State]):
         """
         call, connection = self._require_call()
         session_id = None if call.peer.revision.is_stateless else connection.session.id
-        return SessionLog(connection.engine.directory.log, session_id)
+        return SessionLog(partial(_send_log, connection.engine.directory), session_id)
 
     # -- the server itself ----------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from ..protocol.methods import (
     TOOLS_CALL,
     facts,
 )
-from ..protocol.peer import Peer, brings_peer, is_wanted, read_stateless_peer
+from ..protocol.peer import Peer, brings_peer, read_stateless_peer
 from .effects import ClientDisconnected, Log, Notify, SessionEnded
 from .methods import METHODS, lifecycle
 from .records import protocol_error_record
@@ -179,13 +179,6 @@ class Dispatcher:
         if session.state is not State.RUNNING or kind not in session.capabilities:
             return []
         return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
-
-    def log_to_session(self, session: Session, level: str, line: bytes) -> list[Effect]:
-        """Send a log message that belongs to no call to a RUNNING connection (NOTE-07)."""
-        peer = session.peer
-        if session.state is not State.RUNNING or peer is None:
-            return []
-        return [Notify(line)] if is_wanted(level, peer.log_level) else []
 
     def prepare_stop(self, session: Session) -> list[Effect]:
         """End what is open beside the calls in flight: the server stops."""

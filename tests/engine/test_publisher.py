@@ -81,7 +81,7 @@ def test_changes_of_a_list_that_follow_one_another_are_announced_together() -> N
     peer.take()
     for number in range(200):
         rig.server.resource(f"note://{number}", scopes=["notes"])(lambda: "")
-        rig.server.runtime.directory.list_changed("tools")
+        publisher_of(rig).lists.list_changed("tools")
     assert peer.take() == [LIST_CHANGED] * 2
     scheduler.advance(0.04)
     assert peer.received == []

@@ -183,8 +183,10 @@ def make_core(
     results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
     calls = CallLifecycle(resources, whole.tools, registry, ids, results)
     dispatcher = Dispatcher(results, calls, whole.server.page_size)
-    directory = SessionDirectory(clock)
-    parts = SimpleNamespace(config=whole, clock=clock, logger=logger, directory=directory)
+    directory = SessionDirectory()
+    parts = SimpleNamespace(
+        config=whole, clock=clock, logger=logger, directory=directory, registry=registry
+    )
     features = Features()
     joining = built_in(cast("Runtime", parts), ServerOptions(features=features))
     use(dispatcher, joining)

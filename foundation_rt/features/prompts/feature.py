@@ -12,7 +12,6 @@ from ...protocol.methods import PROMPTS_GET, PROMPTS_LIST
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
-    from ...kernel.engine.executor import Engine
     from ...protocol.principal import Principal
     from .registry import PromptRegistry, RegisteredPrompt
 
@@ -59,10 +58,6 @@ class Prompts(Feature):
     def decide(self, dispatcher: Dispatcher) -> None:
         """Be found by methods, and by other features."""
         dispatcher.parts[Prompts] = self
-
-    def join(self, engine: Engine) -> None:
-        """Notify the clients of a server of changes (PROMPT-07)."""
-        self.notifier.observe(engine.directory)
 
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add the capability to those of the server."""

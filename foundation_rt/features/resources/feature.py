@@ -12,7 +12,6 @@ from ...protocol.methods import RESOURCES_LIST, RESOURCES_READ, RESOURCES_TEMPLA
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
-    from ...kernel.engine.executor import Engine
     from ...protocol.principal import Principal
     from .registry import RegisteredResource, RegisteredTemplate, ResourceRegistry
 
@@ -68,10 +67,6 @@ class Resources(Feature):
     def decide(self, dispatcher: Dispatcher) -> None:
         """Be found by methods, and by other features."""
         dispatcher.parts[Resources] = self
-
-    def join(self, engine: Engine) -> None:
-        """Notify the clients of a server of changes (MRES-12)."""
-        self.notifier.observe(engine.directory)
 
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add the capability to those of the server."""

@@ -17,8 +17,8 @@ from ...protocol.principal import identity_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ...kernel.engine.directory import SeenBy, SessionDirectory
     from ...protocol.principal import Principal
+    from ..list_changes import ListChanges, SeenBy
     from .subscribers import Publish, Subscriptions
 
 
@@ -36,17 +36,18 @@ class Publisher:
 
     Args:
         subscriptions: the subscribers; guarded by a lock.
-        directory: finds their sessions.
+        lists: notifies clients of changed lists; its directory finds the sessions.
 
     Attributes:
         relay: hands an announcement to the other workers, from any thread; None if there are none.
     """
 
-    def __init__(self, subscriptions: Subscriptions, directory: SessionDirectory) -> None:
+    def __init__(self, subscriptions: Subscriptions, lists: ListChanges) -> None:
         self.subscriptions = subscriptions
-        self.directory = directory
+        self.lists = lists
+        self.directory = lists.directory
         self.relay: Callable[[Announcement], object] | None = None
-        directory.announcing.append(self._announce_list)
+        lists.announcing.append(self._announce_list)
 
     def publish(self, published: Iterable[Publish]) -> None:
         """Send each notification on the connection of its session, if that is still there."""
@@ -80,9 +81,9 @@ class Publisher:
         elif kind == "elicitation":
             self.elicitation_completed(name)
         elif key is not None:
-            self.directory.list_of_session_changed(name, key)
+            self.lists.list_of_session_changed(name, key)
         else:
-            self.directory.list_changed(name, seen_by=seen_by)
+            self.lists.list_changed(name, seen_by=seen_by)
 
     def resource_updated(
         self,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ...base.config.settings import ServerConfig
     from ...kernel.dispatcher import Dispatcher
-    from ...kernel.engine.directory import SessionDirectory
     from ...kernel.engine.executor import Engine
+    from ..list_changes import ListChanges
     from .publisher import Publisher
     from .subscribers import Subscriptions, Topic
 
@@ -33,7 +33,7 @@ class Subscribing(Feature):
 
     Args:
         config: sets how many subscriptions there may be.
-        directory: finds the sessions of subscribers.
+        lists: notifies clients of changed lists.
         publisher: that of another server, to share its subscriptions.
 
     Attributes:
@@ -49,10 +49,10 @@ class Subscribing(Feature):
     )
 
     def __init__(
-        self, config: ServerConfig, directory: SessionDirectory, publisher: Publisher | None = None
+        self, config: ServerConfig, lists: ListChanges, publisher: Publisher | None = None
     ) -> None:
         self._config = config
-        self._directory = directory
+        self._lists = lists
         self._publisher = publisher
         self.fields: dict[str, Callable[..., Any]] = {}
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Subscribing(Feature):
                 from .subscribers import Subscriptions
 
                 subscriptions = Subscriptions(self._config, threading.RLock())
-                self._publisher = Publisher(subscriptions, self._directory)
+                self._publisher = Publisher(subscriptions, self._lists)
             return self._publisher
 
     @property
