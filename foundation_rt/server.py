@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .base.config.settings import ServerConfig, Settings
     from .base.jsonschema.compilation import ValidationResult
     from .features.composition import HttpMiddleware, HttpPage
+    from .features.custom_methods import CustomMethod
     from .features.instruments import Instruments
     from .features.lifespan import Lifetime
     from .features.middleware import Middleware
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .features.options import (
         CompletionOptions,
         HandlerOptions,
+        MethodOptions,
         PromptOptions,
         ResourceHandlerOptions,
         ResourceOptions,
@@ -121,6 +123,9 @@ class Server:
             derive from `config.sections.Settings` (CONF-24).
         experimental: capabilities that no revision defines, by name, each an object of JSON; sent
             to clients of every revision (REV-13).
+        extensions: settings of the extensions that the server has, by name, each an object of
+            JSON: ``{"com.example/reports": {}}``; sent to clients whose revision has extensions
+            (EXT-08).
         request_headers: names of headers of HTTP requests that handlers get as
             `ToolContext.headers`; configuration can override them (HEAD-16).
         options: components to use instead of those the server would make.
@@ -153,6 +158,7 @@ class Server:
         config: Mapping[str, Mapping[str, Any]] | None = None,
         sections: Mapping[str, type[Settings]] | None = None,
         experimental: Mapping[str, Mapping[str, Any]] | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
         request_headers: Sequence[str] | None = None,
         options: ServerOptions | None = None,
     ) -> None:
@@ -163,6 +169,7 @@ class Server:
             "website_url": website_url,
             "icons": icons or None,
             "experimental": experimental,
+            "extensions": extensions,
         }
         given = {name: value for name, value in given.items() if value is not None}
         self._options = options or ServerOptions()
@@ -171,9 +178,7 @@ class Server:
         if given:
             self._options = evolve(self._options, **given)
         _check_presentation(self._options)
-        if self._options.experimental is not None:
-            experimental = _copy_of_experimental(self._options.experimental)
-            self._options = evolve(self._options, experimental=experimental)
+        self._read_declared()
         self._runtime: ServerRuntime | None = None
         self._mounted_in: tuple[Server, Mount] | None = None
         self._switches: Switches | None = None
@@ -274,6 +279,19 @@ class Server:
         register_api(api, self._registry, lambda: self.features.resources)
         api.max_bytes = lambda: self.runtime.config.tools.max_response_bytes
         self.lifespan(after_initialize=True)(api.lifespan)
+
+    def _read_declared(self) -> None:
+        """Copy the capabilities that the author names, as they are sent (REV-13, EXT-09)."""
+        if self._options.experimental is None and not self._options.extensions:
+            return
+        from .features.declared import read_experimental, read_server_extensions
+
+        experimental, extensions = self._options.experimental, self._options.extensions
+        self._options = evolve(
+            self._options,
+            experimental=None if experimental is None else read_experimental(experimental),
+            extensions=read_server_extensions(extensions),
+        )
 
     def _add_health(self) -> None:
         """Add the `health` tool, unless the author has a tool of that name (HEALTH-01)."""
@@ -413,12 +431,13 @@ class Server:
         """Offer what another server has as a part of this one, live (spec/mounting.md).
 
         The names of its tools and prompts begin with the prefix and ``_``, and its resources are
-        offered as ``scheme://prefix/rest``. The lifespan of the other server is entered with that
-        of this one, and its handlers have its state. Limits, configuration and the client are those
-        of this server.
+        offered as ``scheme://prefix/rest``. Methods and extensions keep their names. The lifespan
+        of the other server is entered with that of this one, and its handlers have its state.
+        Limits, configuration and the client are those of this server.
 
         Args:
-            other: has tools, resources, prompts and lifespan hooks, and nothing else (MOUNT-06).
+            other: has tools, resources, prompts, methods, extensions and lifespan hooks, and
+                nothing else (MOUNT-06).
             prefix: letters, digits, `-` and single `_`; empty: names stay as they are.
 
         Raises:
@@ -441,9 +460,26 @@ class Server:
             lambda: other._options.lifespan,
             other.dependency_overrides,
         )
+        self._check_methods(other._options.methods)
         mount.open()
+        for method in other._options.methods.values():
+            self._add_method(mount.method(method))
+        self._declare(other._options.extensions)
         other._mounted_in = (self, mount)
         self.lifespan(mount.lifespan)
+
+    def _check_methods(self, methods: Mapping[str, CustomMethod]) -> None:
+        """Raise `RegistrationError` if this server, or one around it, has one of these methods."""
+        for name in methods.keys() & self._options.methods.keys():
+            raise RegistrationError(f"method {name!r} is refused: the outer server has it")
+        if self._mounted_in is not None:
+            self._mounted_in[0]._check_methods(methods)
+
+    def _declare(self, extensions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Declare the extensions of a mounted server as well; an own one stays as it is."""
+        self._options = evolve(self._options, extensions={**extensions, **self._options.extensions})
+        if self._mounted_in is not None:
+            self._mounted_in[0]._declare(extensions)
 
     @property
     def is_mounted(self) -> bool:
@@ -646,6 +682,54 @@ class Server:
     ) -> None:
         """Let a handler complete an argument; see `CompletionRegistry.register`."""
         self.features.completions.register(subject, argument, handler, **options)
+
+    # -- methods of the author -------------------------------------------------------------------
+
+    def method(self, name: str, /, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
+        """Answer requests of a method that MCP does not have: `@server.method("acme/report")`.
+
+        The params of a request are the parameters of the function, by the rules of tools. Its
+        result is an object: a class with annotations, a dict, or None for an empty one
+        (spec/custom-methods.md).
+
+        Args:
+            name: of the method, with a prefix of yours (EXT-02).
+            options: see `MethodOptions`.
+
+        Raises:
+            RegistrationError: the name is taken or is none; or names the parameter or the option,
+                and what to change.
+            UsageError: the server has been started already.
+        """
+
+        def register(function: F) -> F:
+            from .features.custom_methods import typed_method
+
+            self._add_method(typed_method(name, function, ToolContext, **options))
+            return function
+
+        return register
+
+    def register_method(
+        self, name: str, handler: Handler, **options: Unpack[MethodOptions]
+    ) -> None:
+        """Answer requests of a method by `handler(params, context)`, with the params as sent.
+
+        `_meta` is not among them. Otherwise as `method`.
+        """
+        from .features.custom_methods import raw_method
+
+        self._add_method(raw_method(name, handler, **options))
+
+    def _add_method(self, method: CustomMethod) -> None:
+        self._refuse_when_started("register a method", if_mounted=False)
+        if method.name in self._options.methods:
+            raise RegistrationError(f"method {method.name!r} is refused: the name is taken")
+        if self._mounted_in is not None:
+            outer, mount = self._mounted_in
+            outer._add_method(mount.method(method))
+        methods = {**self._options.methods, method.name: method}
+        self._options = evolve(self._options, methods=methods)
 
     # -- requests for somebody else --------------------------------------------------------------
 
@@ -1405,28 +1489,3 @@ def _check_presentation(options: ServerOptions) -> None:
 
         if not isinstance(icons, Sequence) or not all(isinstance(each, Icon) for each in icons):
             raise UsageError("icons must be a sequence of Icon")
-
-
-def _copy_of_experimental(given: object) -> dict[str, dict[str, Any]]:
-    """Return a copy of the experimental capabilities, as they are sent (REV-13).
-
-    Raises:
-        UsageError: they are not an object of JSON whose members are objects.
-    """
-    import orjson
-
-    if not isinstance(given, Mapping) or not all(
-        isinstance(each, Mapping) for each in given.values()
-    ):
-        raise UsageError('experimental is a mapping of mappings, as in {"asyncBatch": {}}')
-    try:
-        copy: dict[str, dict[str, Any]] = orjson.loads(orjson.dumps(given, default=_as_dict))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"experimental cannot be written as JSON: {error}") from None
-    return copy
-
-
-def _as_dict(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is no value of JSON")

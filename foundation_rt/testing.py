@@ -108,6 +108,7 @@ class TestClient:
             (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
             raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
             these capabilities.
+        extensions: that the client declares, by name, with their settings.
         headers: those of every request, as if it came over HTTP; handlers get the ones that
             `Server(request_headers=...)` or `http.request_headers` names.
         dependency_overrides: put into those of the server until the client is closed (TYPED-75).
@@ -124,6 +125,7 @@ class TestClient:
     handshake: bool = field(default=True, kw_only=True)
     revision: str = field(default=NEWEST_HANDSHAKE_REVISION, kw_only=True)
     answers: Answers | None = field(default=None, kw_only=True)
+    extensions: Mapping[str, Any] = field(factory=dict, kw_only=True)
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, kw_only=True
@@ -361,7 +363,8 @@ class TestClient:
 
     @property
     def _capabilities(self) -> dict[str, Any]:
-        return {} if self.answers is None else _CAPABILITIES
+        found = {} if self.answers is None else _CAPABILITIES
+        return {**found, "extensions": dict(self.extensions)} if self.extensions else found
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """Take a message of the server; see `LineReceiver`."""

@@ -50,6 +50,14 @@ def _names(value: Any) -> frozenset[str] | None:
     raise ConfigError("require is a collection of names, as in {'tools'}")
 
 
+def _extensions(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    if value == {}:
+        return {}
+    from ..features.declared import read_extensions
+
+    return read_extensions(value)
+
+
 def _all_positive(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
     for name, each in value.items():
         check_positive(f"{attribute.name} of {name}", each)
@@ -76,6 +84,8 @@ class ClientOptions:
         require: capabilities that the server must have (E205), such as `tools` or
             `resources.subscribe`. None requires tools, or else resources or prompts. Tools are
             listed at once unless they are left out here.
+        extensions: settings of the extensions that the client has, by name, each an object of JSON:
+            ``{"com.example/reports": {}}``. Servers whose revision has none are told of none.
         revision: the only one to speak; None agrees with the server on the newest that both
             speak. `MCP_PROTOCOL_VERSION` wins over it.
         timeout: in s, for a whole call.
@@ -108,13 +118,15 @@ class ClientOptions:
 
     Raises:
         ConfigError: a value cannot be used; the message says why.
-        UsageError: a callback is an `async def` function.
+        UsageError: a callback is an `async def` function; an extension has no name with a prefix,
+            or settings that are no object.
     """
 
     name: str = "foundation-rt"
     version: str = __version__
     title: str | None = None
     require: frozenset[str] | None = field(default=None, converter=_names)
+    extensions: Mapping[str, Mapping[str, Any]] = field(factory=dict, converter=_extensions)
     revision: str | None = field(default=None, validator=_one_of(REVISIONS))
     timeout: float = field(default=60.0, validator=positive)
     tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)
@@ -179,6 +191,7 @@ class ConnectOptions(TypedDict, total=False):
     version: str
     title: str | None
     require: Collection[str] | None
+    extensions: Mapping[str, Mapping[str, Any]]
     revision: str | None
     timeout: float
     tool_timeouts: Mapping[str, float]

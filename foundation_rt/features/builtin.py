@@ -32,15 +32,16 @@ class Batches(Feature):
     messages = MappingProxyType({Batch: lazy(f"{__package__}.batches", "answer_batch")})
 
 
-class Experimental(Feature):
-    """Capabilities that no revision defines (REV-13)."""
+class Declared(Feature):
+    """Capabilities that the author names: experimental ones (REV-13), extensions (EXT-08)."""
 
-    def __init__(self, capabilities: Mapping[str, Mapping[str, Any]]) -> None:
-        self._capabilities = capabilities
+    def __init__(self, member: str, declared: Mapping[str, Mapping[str, Any]]) -> None:
+        self._member = member
+        self._declared = declared
 
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add them to the capabilities of the server."""
-        capabilities["experimental"] = self._capabilities
+        capabilities[self._member] = self._declared
 
 
 def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
@@ -56,7 +57,13 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
     registries.observe(lists)
     features: list[Feature] = [*registries.joining]
     if options.experimental:
-        features.append(Experimental(options.experimental))
+        features.append(Declared("experimental", options.experimental))
+    if options.extensions:
+        features.append(Declared("extensions", options.extensions))
+    if options.methods:
+        from .custom_methods import CustomMethods
+
+        features.append(CustomMethods(options.methods))
     key = config.security.state_key
     asking = ClientInput(
         os.urandom(32) if key is None else bytes.fromhex(key),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
     from .audit import AuditLog
+    from .custom_methods import CustomMethod
     from .instruments import Instruments
     from .lifespan import Lifespan
     from .metrics import Metrics
@@ -83,6 +84,8 @@ class ServerOptions:
         title: the name of the server for people.
         website_url: a page about the server.
         experimental: capabilities that no revision defines, by name (REV-13).
+        extensions: the settings of extensions, by name (EXT-08).
+        methods: the methods of the author, by name.
         features: the registries of resources, prompts and completions.
         lifespan: the hooks that are entered before the first message.
         middleware: put around every handler, the first outermost.
@@ -112,6 +115,8 @@ class ServerOptions:
     website_url: str | None = None
     icons: Sequence[Icon] = ()
     experimental: Mapping[str, Mapping[str, Any]] | None = None
+    extensions: Mapping[str, Mapping[str, Any]] = NO_ROWS
+    methods: Mapping[str, CustomMethod] = NO_ROWS
     publisher: Publisher | None = None
     features: Features | None = None
     lifespan: Lifespan[Any] | None = None

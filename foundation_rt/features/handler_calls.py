@@ -6,6 +6,7 @@ fail with a JSON-RPC error, whose `data` has the members of a tool error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
+
+
+Check = Callable[["Invocation"], object]
+"""Refuses a call by `ToolError`."""
 
 
 @define(eq=False, repr=False)
@@ -59,8 +64,11 @@ def begin_handler_call(
     handler: HandlerSpec,
     arguments: dict[str, Any],
     to_result: ToResult,
+    check: Check | None = None,
 ) -> list[Effect]:
     """Begin a call whose handler the method has found: steps 3 and 6 of a call (FEAT-01).
+
+    `check` is called before it takes a slot; it raises `ToolError` to refuse the call.
 
     Raises:
         JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
@@ -73,7 +81,7 @@ def begin_handler_call(
     if peer.revision.is_stateless:
         for prepared in calls.prepared:
             prepared(call, request.params)
-    return admit(calls, call)
+    return admit(calls, call, check=check)
 
 
 def assign_handler_ids(
@@ -99,13 +107,21 @@ def assign_handler_ids(
     return calls.assign_ids(kind, session, peer, request, name, arguments, correlation_id)
 
 
-def admit(calls: CallLifecycle, call: Invocation, *, needs_slot: bool = True) -> list[Effect]:
+def admit(
+    calls: CallLifecycle,
+    call: Invocation,
+    *,
+    needs_slot: bool = True,
+    check: Check | None = None,
+) -> list[Effect]:
     """Step 6: take a slot, and let the handler start; or refuse the call (FEAT-01)."""
-    if needs_slot:
-        try:
+    try:
+        if check is not None:
+            check(call)
+        if needs_slot:
             call.slot = calls.resources.take_slot(call.principal)
-        except ToolError as refusal:
-            return calls.refuse(call, refusal.to_structured())
+    except ToolError as refusal:
+        return calls.refuse(call, refusal.to_structured())
     call.session.in_flight[call.request_id] = call
     return [call]
 

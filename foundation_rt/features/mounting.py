@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
     from ..protocol.content import ResourceContents
+    from .custom_methods import CustomMethod
     from .lifespan import Lifespan
     from .prompts.registry import RegisteredPrompt
     from .registries import Features
@@ -253,6 +254,10 @@ class Mount(Shown):
     def spec(self, spec: HandlerSpec) -> HandlerSpec:
         """Return how a handler of the mounted server runs in the outer one."""
         return evolve(spec, handler=partial(self._run, spec.handler))
+
+    def method(self, method: CustomMethod) -> CustomMethod:
+        """Return a method of the mounted server as the outer one has it."""
+        return evolve(method, handler_spec=self.spec(method.handler_spec))
 
     def _run(self, handler: Handler, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return handler(arguments, MountedContext(context, self))

@@ -128,7 +128,7 @@ class RateLimit(Feature):
         self, session: Session, peer: Peer | None, request: Request, decide: Decide
     ) -> list[Effect]:
         """Return what `decide` returns, or the refusal of a call too many (RATE-01, RATE-02)."""
-        if peer is None or not facts(request.method).is_call:
+        if peer is None or not self._dispatcher.is_call(request.method):
             return decide()
         name = _name_of(request)
         tool = name if request.method == TOOLS_CALL else None

@@ -1,4 +1,4 @@
-"""The scopes that requests for prompts, resources and completions need (AUTH-13)."""
+"""The scopes that requests for prompts, resources, completions and own methods need (AUTH-13)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
 def scopes_of(
     dispatcher: Dispatcher, request: Request, principal: Principal | None
 ) -> frozenset[str]:
-    """Return the scopes of the prompt, resource or template that `request` names, if seen."""
+    """Return the scopes of what `request` names, if seen, or of a method of the author (EXT-05)."""
+    if request.method in dispatcher.own:
+        return _scopes_of_method(dispatcher, request.method)
     params = request.params
     if type(params) is not dict:
         return _NONE
@@ -54,3 +56,11 @@ def scopes_of(
         except LookupError:
             return _NONE
     return _NONE
+
+
+def _scopes_of_method(dispatcher: Dispatcher, method: str) -> frozenset[str]:
+    from .custom_methods import CustomMethods
+
+    custom: CustomMethods | None = dispatcher.parts.get(CustomMethods)
+    found = None if custom is None else custom.methods.get(method)
+    return _NONE if found is None else found.handler_spec.scopes

@@ -26,7 +26,7 @@ from ..protocol.jsonrpc import (
     Response,
     parse,
 )
-from ..protocol.methods import INITIALIZE, TOOLS_CALL, facts
+from ..protocol.methods import INITIALIZE, TOOLS_CALL
 from ..protocol.principal import ALL_SCOPES, identity_of
 from .asgi import HttpRefusal, send_empty, send_json, start_stream
 from .event_store import SessionRecord
@@ -270,9 +270,10 @@ class Endpoint:
         if tool is not None:
             arguments = message.params.get("arguments")
             return scopes_for(tool, arguments if type(arguments) is dict else {})
-        if message.method == TOOLS_CALL or not facts(message.method).is_call:
+        dispatcher = self.runtime.dispatcher
+        if message.method == TOOLS_CALL or not dispatcher.is_call(message.method):
             return frozenset()
-        return scopes_of(self.runtime.dispatcher, message, principal)
+        return scopes_of(dispatcher, message, principal)
 
     async def check_rate(self, request: HttpRequest) -> HttpRefusal | None:
         """Count a new session; return a refusal if the rate limit is reached (RATE-07)."""

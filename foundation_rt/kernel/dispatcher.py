@@ -77,6 +77,7 @@ class Dispatcher:
         methods: answers requests, by method.
         messages: decides about messages that are neither requests nor notifications, by class.
         notifications: decides about notifications, by method.
+        own: the methods that MCP does not have; each is a call, in every revision (EXT-03).
         parts: what features decide with, by the class of that.
         around, instructions, advertise, answer, knows, label, header_parameters: the hooks of
             features; see `Feature`.
@@ -88,6 +89,7 @@ class Dispatcher:
     methods: dict[str, Method] = field(init=False)
     messages: dict[type, Decision] = field(init=False)
     notifications: dict[str, Decision] = field(init=False)
+    own: set[str] = field(factory=set, init=False)
     parts: dict[type, Any] = field(factory=dict, init=False)
     around: Hooks = field(default=(), init=False)
     instructions: Hooks = field(default=(), init=False)
@@ -219,14 +221,14 @@ class Dispatcher:
         peer = session.peer
         params = request.params
         if request.id in session.in_flight or (session.parts and session.is_open(request.id)):
-            return _refuse_duplicate_id(session, request)
+            return self._refuse_duplicate_id(session, request)
         if session.stateless or (
             type(params) is dict and "_meta" in params and brings_peer(params)
         ):
             try:
                 peer = read_stateless_peer(params)
             except JsonRpcError as refusal:
-                return _refuse(session, request, refusal)
+                return self._refuse(session, request, refusal)
         if not self.around:
             return self._decide(session, peer, request)
         decide: Decide = partial(self._decide, session, peer, request)
@@ -241,9 +243,9 @@ class Dispatcher:
                 return self.calls.begin(session, peer, request)  # step 1 is its own gate
             return self._answer(session, peer, request)
         except JsonRpcError as refusal:
-            return _refuse(session, request, refusal)
+            return self._refuse(session, request, refusal)
         except ToolError as error:
-            return _refuse(session, request, as_json_rpc_error(error))
+            return self._refuse(session, request, as_json_rpc_error(error))
 
     def _answer(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
         """Answer a request for any method but `tools/call`."""
@@ -255,7 +257,7 @@ class Dispatcher:
                 _require_object(request)
                 return HANDSHAKE[request.method](self, session, request)
         method = self.methods.get(request.method)
-        if method is None or peer is None or request.method not in peer.revision.requests:
+        if method is None or peer is None or not self._has(peer, request.method):
             raise method_not_found(request)
         _require_object(request)
         for answer in self.answer:
@@ -263,6 +265,33 @@ class Dispatcher:
             if answered is not None:
                 return answered
         return method(self, session, peer, request)
+
+    def _has(self, peer: Peer, method: str) -> bool:
+        return method in peer.revision.requests or method in self.own
+
+    def is_call(self, method: str) -> bool:
+        """Return whether the requests of a method are calls, with records and limits (FEAT-01)."""
+        return facts(method).is_call or method in self.own
+
+    def _refuse(
+        self, session: Session, request: Request, error: JsonRpcError, *, has_id: bool = True
+    ) -> list[Effect]:
+        """Reply with a JSON-RPC error (RPC-09); a call has a record, too (CALL-14, FEAT-07).
+
+        The reply has the id of the request, unless `has_id` is false.
+        """
+        data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
+        request_id = request.id if has_id else None
+        effects: list[Effect] = [error_reply(error.code, error.message, data, request_id)]
+        if self.is_call(request.method):
+            effects.append(protocol_error_record(request, data["correlationId"], error))
+        return effects
+
+    def _refuse_duplicate_id(self, session: Session, request: Request) -> list[Effect]:
+        """Reply without an id: with it, this would be taken for the reply to the call (RPC-05)."""
+        message = "Invalid Request: a request with this id is still in flight"
+        error = JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, {"reason": "duplicate_id"})
+        return self._refuse(session, request, error, has_id=False)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
         handler = self.notifications.get(notification.method)
@@ -324,28 +353,6 @@ def _is_handshake(session: Session, method: str) -> bool:
 def _require_object(request: Request) -> None:
     if request.params is not ABSENT and type(request.params) is not dict:
         raise invalid_params("params must be an object")
-
-
-def _refuse(
-    session: Session, request: Request, error: JsonRpcError, *, has_id: bool = True
-) -> list[Effect]:
-    """Reply with a JSON-RPC error; what would be a call has a record (RPC-09, CALL-14, FEAT-07).
-
-    The reply has the id of the request, unless `has_id` is false.
-    """
-    data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
-    request_id = request.id if has_id else None
-    effects: list[Effect] = [error_reply(error.code, error.message, data, request_id)]
-    if facts(request.method).is_call:
-        effects.append(protocol_error_record(request, data["correlationId"], error))
-    return effects
-
-
-def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
-    """Reply without an id: with this one it would be taken for the reply to the call (RPC-05)."""
-    message = "Invalid Request: a request with this id is still in flight"
-    error = JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, {"reason": "duplicate_id"})
-    return _refuse(session, request, error, has_id=False)
 
 
 # -- malformed messages and responses ------------------------------------------------------------

@@ -16,6 +16,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.methods import METHODS
+
 if TYPE_CHECKING:
     from ..base.jsonschema.header_params import HeaderParameter
     from ..errors import StructuredError
@@ -38,7 +40,8 @@ class Feature:
     A subclass states its rows, and overrides the hooks that it needs.
 
     Attributes:
-        requests: the function that answers a request, by its method.
+        requests: the function that answers a request, by its method. One that MCP does not have
+            is a call (FEAT-01), and every revision has it.
         messages: the function that decides about a message, by the class of the message.
         notifications: the function that decides about a notification, by its method.
     """
@@ -190,6 +193,7 @@ def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
         setattr(dispatcher, name, hooks(features, name))
     for feature in features:
         dispatcher.methods.update(feature.requests)
+        dispatcher.own.update(feature.requests.keys() - METHODS.keys())
         dispatcher.messages.update(feature.messages)
         dispatcher.notifications.update(feature.notifications)
         feature.decide(dispatcher)

@@ -12,7 +12,7 @@ from ..errors import (
     describe_exception,
     place_of,
 )
-from ..protocol.methods import COMPLETION_COMPLETE, TOOLS_CALL
+from ..protocol.methods import TOOLS_CALL, facts
 from .effects import CallCompleted, Log
 from .invocation import OUTCOMES, CallOutcome, Phase, Raised
 
@@ -111,12 +111,10 @@ def protocol_error_record(
 
 def _name_in(request: Request) -> str | None:
     """Return the name or the URI in the params of a request; None if it has none."""
-    params = request.params
-    if request.method == COMPLETION_COMPLETE and type(params) is dict:
-        params = params.get("ref")
-    if type(params) is not dict:
-        return None
-    name = params.get("name", params.get("uri"))
+    params, target = request.params, facts(request.method).target
+    name = params.get(target) if type(params) is dict else None
+    if type(name) is dict:  # of an argument that is completed
+        name = name.get("name", name.get("uri"))
     return name if type(name) is str else None
 
 

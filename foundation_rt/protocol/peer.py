@@ -99,6 +99,12 @@ class Peer(Shown):
             self._declared = {}
         return self._capabilities
 
+    @property
+    def extensions(self) -> frozenset[str]:
+        """Return the names of the extensions that it declared (SEP-2133, REV-11)."""
+        found = (path for path in self.capabilities if path[0] == "extensions")
+        return frozenset(path[1] for path in found if len(path) > 1)
+
     def retain(self) -> Peer:
         """Return this peer for use after its request, without the objects it sent (REV-11)."""
         self.capabilities  # noqa: B018 - parses them, and drops the original

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Literal
 
+import attrs
+
 from foundation_rt import (
     Annotations,
     Audio,
@@ -41,6 +43,13 @@ BLOCKS = {
     "resource_link": ResourceLink("note://1", "one", title="One", size=3),
     "resource": EmbeddedResource(TextContents("note://1", "one", "text/plain")),
 }
+
+
+@attrs.frozen
+class Report:
+    city: str
+    days: int
+
 
 _COUNT_SCHEMA = {
     "type": "object",
@@ -202,6 +211,29 @@ def make_content_server(options: ServerOptions | None = None) -> Server:
     return server
 
 
+def make_methods_server(options: ServerOptions | None = None) -> Server:
+    """Return a new server with methods of its own, and an extension."""
+    extensions = {"com.example/reports": {"formats": ["text"]}}
+    server = Server(NAME, version=VERSION, extensions=extensions, options=options)
+
+    @server.method("vectors/report", inline=True)
+    def report(city: str, days: int = 3) -> Report:
+        return Report(city, days)
+
+    @server.method("vectors/nothing", inline=True)
+    def nothing() -> None: ...
+
+    @server.method("vectors/fail", inline=True)
+    def fail() -> None:
+        raise ToolError(ErrorCode.NOT_FOUND, "There is no report.")
+
+    @server.method("vectors/wrong", inline=True)
+    def wrong() -> Any:
+        return ["no object"]
+
+    return server
+
+
 def _register(
     server: Server, name: str, description: str, schema: dict[str, Any], handler: Any
 ) -> None:
@@ -241,9 +273,11 @@ SERVERS = {
     "server": make_server,
     "features": make_featured_server,
     "content": make_content_server,
+    "methods": make_methods_server,
 }
 """The functions that make the servers, by name."""
 
 server = make_server()
 features = make_featured_server()
 content = make_content_server()
+methods = make_methods_server()

@@ -127,12 +127,14 @@ class Handshake:
         capabilities: returns the capabilities of the client in a revision.
         forced: the only revision that may be spoken; None allows any that both sides speak.
         known: the revision of an earlier session; the server is not probed again.
+        extensions: that the client declares, in revisions that have them (EXT-11).
     """
 
     info: Mapping[str, Any]
     capabilities: Callable[[Revision], Mapping[str, Any]]
     forced: Revision | None = None
     known: Revision | None = None
+    extensions: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     _is_understood: bool = field(default=False, init=False)
     _proposals: int = field(default=0, init=False)
 
@@ -146,7 +148,7 @@ class Handshake:
         revision = revision or REVISIONS[NEWEST_HANDSHAKE_REVISION]
         params = {
             "protocolVersion": revision.name,
-            "capabilities": self.capabilities(revision),
+            "capabilities": self.declared(revision, self.capabilities(revision)),
             "clientInfo": revision.keep("implementation", self.info),
         }
         return HandshakeRequest(INITIALIZE, params, revision)
@@ -156,8 +158,14 @@ class Handshake:
         return {
             VERSION_KEY: revision.name,
             INFO_KEY: revision.keep("implementation", self.info),
-            CAPABILITIES_KEY: self.capabilities(revision),
+            CAPABILITIES_KEY: self.declared(revision, self.capabilities(revision)),
         }
+
+    def declared(self, revision: Revision, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the capabilities `given`, with the extensions of the client (EXT-11)."""
+        if not (self.extensions and revision.has("capabilities", "extensions")):
+            return given
+        return {**given, "extensions": {**self.extensions, **given.get("extensions", {})}}
 
     @property
     def may_fall_back(self) -> bool:

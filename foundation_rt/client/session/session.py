@@ -277,7 +277,8 @@ class ClientSession:
         # What describes the client is last: no caller may change it.
         members = {**(meta or {}), **self._meta}
         if attempt.handlers is not None and CAPABILITIES_KEY in members and self._revision:
-            members[CAPABILITIES_KEY] = dict(attempt.handlers.capabilities(self._revision))
+            given = attempt.handlers.capabilities(self._revision)
+            members[CAPABILITIES_KEY] = dict(self.handshake.declared(self._revision, given))
         return {**(params or {}), "_meta": members}
 
     def _cancel_request(self, request: PendingRequest) -> None:

@@ -194,7 +194,8 @@ class SessionLink:
 
     def _handshake(self, known: Revision | None) -> Handshake:
         options = self.options
-        return Handshake(options.info, self.handlers.capabilities, options.forced, known)
+        capabilities = self.handlers.capabilities
+        return Handshake(options.info, capabilities, options.forced, known, options.extensions)
 
     async def _begin(self, transport: Transport, handshake: Handshake) -> ClientSession:
         options = self.options

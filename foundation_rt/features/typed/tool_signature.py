@@ -119,7 +119,7 @@ def derive_tool(
     handler = collector.handler(check, inline=inline)  # its dependencies may make it async
     output, write = _output(signature, output_schema)
     if write is not None:
-        handler = _writing(handler, write)
+        handler = writing(handler, write)
     return TypedTool(signature.name, description, schema, output, handler, signature.is_async)
 
 
@@ -147,7 +147,7 @@ def _output(
         ) from None
 
 
-def _writing(handler: Handler, write: Writer) -> Handler:
+def writing(handler: Handler, write: Writer) -> Handler:
     """Return a handler whose results are replaced as their annotation says (TYPED-81)."""
 
     async def write_settled(value: Any) -> Any:
