@@ -15,7 +15,7 @@ from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .serve import CONFIG, PORTS
-from .targets import AppTarget, find_target
+from .targets import AppTarget, find_target, with_login
 
 if TYPE_CHECKING:
     from ..apps.dev.file_watch import WatchedFiles
@@ -119,6 +119,8 @@ def _read_target(line: CommandLine) -> DevTarget:
     line.refuse_app_options()
     kind = "url" if isinstance(found, HttpServer) else "command"
     shown = found.url if isinstance(found, HttpServer) else found.description
+    if isinstance(found, HttpServer):
+        found = with_login(found)
     source = Source(single_source("server", found).read, (), f"dev {text}")
     return DevTarget(_without_secrets(shown), kind, source, _watch(extra))
 

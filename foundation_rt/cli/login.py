@@ -51,12 +51,13 @@ def _of_key(key: StoreKey, store: FileTokenStore) -> OAuth:
 def _login(line: CommandLine) -> int:
     """Log in, and say for how long (CLI-101)."""
     server = _server(line)
-    described = _described(line, server)
-    login = _way(line)
-    authorizer = Authorizer(server.url, evolve(described, login=login))
+    described, login = evolve(server, auth=_described(line, server)), _way(line)
 
     async def work() -> Grant:
-        return await authorizer.login(await authorizer.challenged())
+        from ..client.auth.logins import log_in
+
+        await log_in(described, login)
+        return await _stored(described)
 
     return _show(line, work(), f"Logged in to {host_of(server.url)}.")
 
@@ -83,15 +84,7 @@ def _open_page(line: CommandLine, url: str) -> None:
 
 def _whoami(line: CommandLine) -> int:
     """Show a login, without its token (CLI-103)."""
-    server = _server(line)
-
-    async def work() -> Grant:
-        grant = await _authorizer(server).stored()
-        if grant is None:
-            raise not_logged_in(server.url)
-        return grant
-
-    return _show(line, work(), None)
+    return _show(line, _stored(_server(line)), None)
 
 
 def _logout(line: CommandLine) -> int:
@@ -125,9 +118,13 @@ def _end(url: str, login: OAuth, output: Output) -> int:
     return output.write(f"Logged out of {host_of(url)}.{kept}\n".encode())
 
 
-def _authorizer(server: HttpServer) -> Authorizer:
+async def _stored(server: HttpServer) -> Grant:
     auth = server.auth
-    return Authorizer(server.url, auth if isinstance(auth, OAuth) else login_of(server.url))
+    description = auth if isinstance(auth, OAuth) else login_of(server.url)
+    grant = await Authorizer(server.url, description).stored()
+    if grant is None:
+        raise not_logged_in(server.url)
+    return grant
 
 
 def _server(line: CommandLine) -> HttpServer:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .auth.descriptions import WorkloadIdentity as WorkloadIdentity
     from .auth.logins import browser_login as browser_login
     from .auth.logins import device_login as device_login
+    from .auth.logins import log_in as log_in
     from .auth.logins import paste_login as paste_login
     from .auth.stores import FileTokenStore as FileTokenStore
     from .auth.stores import MemoryTokenStore as MemoryTokenStore
@@ -83,7 +84,7 @@ _HOMES = homes_of(
         ".protocol.revisions": "Revision",
         "auth.descriptions": "ClientCredentials EnterpriseManaged LoginRequest OAuth StoreKey "
         "TokenStore WorkloadIdentity",
-        "auth.logins": "browser_login device_login paste_login",
+        "auth.logins": "browser_login device_login log_in paste_login",
         "auth.stores": "FileTokenStore MemoryTokenStore",
         "client": "Client",
         "connecting": "connect",

@@ -54,7 +54,7 @@ def person(tmp_path: Path) -> Any:
         yield Person(tmp_path, world)
 
 
-@pytest.mark.rule("CLI-101", "CLI-102", "CLI-103", "CLI-104")
+@pytest.mark.rule("CLI-101", "CLI-102", "CLI-103", "CLI-104", "CAUTH-53")
 def test_login_serves_other_commands_until_the_logout(person: Person) -> None:
     url, world = person.world.url, person.world
     hint = f"Run: foundation-rt login {url}\n"

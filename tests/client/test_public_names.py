@@ -26,6 +26,7 @@ PUBLIC = {
     "WorkloadIdentity",
     "browser_login",
     "device_login",
+    "log_in",
     "paste_login",
     "BreakerSettings",
     "CATALOGUE",

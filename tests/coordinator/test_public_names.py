@@ -27,6 +27,8 @@ PUBLIC = {
     "close_names",
     "failure_of",
     "file_identity",
+    "for_many",
+    "shared_logins",
     "is_own_child",
     "mark_children",
     "outside_name",

@@ -53,7 +53,7 @@ def target(front: DevFront) -> HttpServer:
     return HttpServer(front.url, headers=front.headers)
 
 
-PATHS = ["/dev/state", "/dev/events", "/dev/agents", "/dev/connect", "/mcp"]
+PATHS = ["/dev/state", "/dev/events", "/dev/agents", "/dev/connect", "/dev/login", "/mcp"]
 
 
 @pytest.mark.rule("DEV-04")
@@ -92,7 +92,7 @@ def test_files_of_the_page_are_open_and_name_nothing(front: DevFront) -> None:
 
 
 @pytest.mark.rule("DEV-04")
-@pytest.mark.parametrize("path", ["/dev/state", "/mcp", "/"])
+@pytest.mark.parametrize("path", ["/dev/state", "/dev/login", "/mcp", "/"])
 @pytest.mark.parametrize(
     "wrong", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}], ids=["host", "origin"]
 )

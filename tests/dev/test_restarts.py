@@ -221,7 +221,7 @@ def test_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
         with dev_front(tmp_path, "mcp.json", env={"XDG_DATA_HOME": str(tmp_path)}) as front:
             assert front.reader.wait_for("restart", first=True)["outcome"] == "failed"
             server = front.server()
-    assert server["state"] == "failed"
+    assert server["state"] == "needs login"
     assert f"Run: foundation-rt login {world.url}" in server["error"]["message"]
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.apps.gateway.source import NOT_SHARED, file_source, shared_logins, with_logins
+from foundation_rt.apps.coordinator import for_many, shared_logins
+from foundation_rt.apps.coordinator.servers import NOT_SHARED
+from foundation_rt.apps.gateway.source import file_source
 from foundation_rt.client import connect
 from foundation_rt.client.auth.descriptions import OAuth
 from foundation_rt.client.auth.stores import FileTokenStore
@@ -47,7 +49,7 @@ async def test_server_needs_a_login_until_somebody_has_logged_in(tmp_path: Path)
         assert not [each for each in world.valid if each in gateway.process.stderr]
 
 
-@pytest.mark.rule("GATE-62")
+@pytest.mark.rule("GATE-62", "COORD-84")
 def test_login_is_one_persons_unless_its_entry_says_more(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     url = "https://mcp.example.com/mcp"
@@ -60,11 +62,10 @@ def test_login_is_one_persons_unless_its_entry_says_more(tmp_path: Path) -> None
     source = file_source(file)
     problems = {name: plan.problem for name, plan in source.read().items()}
     assert problems == {"own": None, "all": None, "open": None}
-    for_many = with_logins(source, is_for_many=True)
-    problems = {name: plan.problem for name, plan in for_many.read().items()}
+    read = for_many(source.read)
+    problems = {name: plan.problem for name, plan in read().items()}
     assert problems == {"own": NOT_SHARED, "all": None, "open": None}
-    assert with_logins(source, is_for_many=False) is source
-    assert shared_logins(for_many) == ["all"]
+    assert shared_logins(read()) == ["all"]
 
 
 @pytest.mark.rule("GATE-62")

@@ -53,6 +53,7 @@ class WatchedPage:
     Attributes:
         problems: errors on its console, of its scripts, of its policy; requests to other hosts.
         may_lose: it may log that connections fail, since the test has them fail.
+        visits: other hosts that a click leads to, in a tab of their own.
     """
 
     page: Page
@@ -60,6 +61,7 @@ class WatchedPage:
     origin: str
     problems: list[str] = field(factory=list)
     may_lose: bool = False
+    visits: list[str] = field(factory=list)
 
     def watch(self) -> None:
         """Note what happens from now on."""
@@ -76,7 +78,8 @@ class WatchedPage:
             self.problems.append(f"console: {message.text}")
 
     def _requested(self, url: str) -> None:
-        if not url.startswith((f"http://{self.origin}/", f"ws://{self.origin}/", "data:", "blob:")):
+        own = (f"http://{self.origin}/", f"ws://{self.origin}/", "data:", "blob:", *self.visits)
+        if not url.startswith(own):
             self.problems.append(f"foreign request: {url}")
 
 

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from .server_group import ServerStatus as ServerStatus
     from .server_state import ServerState as ServerState
     from .servers import ServerPlan as ServerPlan
+    from .servers import for_many as for_many
     from .servers import plans_of as plans_of
     from .servers import plans_of_file as plans_of_file
+    from .servers import shared_logins as shared_logins
     from .start_chain import chain_mark as chain_mark
     from .start_chain import file_identity as file_identity
     from .start_chain import is_own_child as is_own_child
@@ -53,7 +55,7 @@ _HOMES = homes_of(
         "server_connections": "ServerConnections",
         "server_group": "ServerStatus",
         "server_state": "ServerState",
-        "servers": "ServerPlan plans_of plans_of_file",
+        "servers": "ServerPlan for_many plans_of plans_of_file shared_logins",
         "start_chain": "chain_mark file_identity is_own_child mark_children",
     }
 )

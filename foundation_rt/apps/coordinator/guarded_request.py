@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from ...client import (
+    AuthorizationError,
     CallTimeoutError,
     CircuitBreaker,
     CircuitOpenError,
@@ -141,6 +142,8 @@ class GuardedRequest:
 
     def _judge(self, error: MCPError) -> None:
         """Count a failed attempt at the circuits (BREAK-10, BREAK-16, BREAK-17, COORD-76)."""
+        if isinstance(error, AuthorizationError):
+            self.supervisor.check_login()
         if self.tool_breaker is not None and _has_hung(error):
             self.supervisor.hanging.add(self.name)
             is_the_tools = len(self.supervisor.hanging) == 1

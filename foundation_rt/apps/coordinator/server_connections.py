@@ -7,13 +7,13 @@ the client whose request asks, sessions that are not shared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...client import ConnectionLostError, MCPError, ServerDescription
+from ...client import ConnectionLostError, MCPError, ServerDescription, log_in
 from ...errors import UsageError
 from ...protocol.methods import (
     LIST_METHODS,
@@ -32,7 +32,7 @@ from .supervisor import ServerSupervisor
 
 if TYPE_CHECKING:
     from ...base.mcp_json import ServerSettings
-    from ...client import Client, ServerRequestHandlers, Subscription
+    from ...client import Client, LoginRequest, ServerRequestHandlers, Subscription
     from .connection_pool import ConnectionHandlers
 
 _EARLY_SECONDS = 1.0
@@ -102,6 +102,31 @@ class ServerConnections:
         elif supervisor.is_stateless is None:
             async with self._own_client(session, principal, client_headers or {}) as client:
                 await client.initialize(timeout=wait / 1000)
+
+    @property
+    def wants_login(self) -> bool:
+        """Return whether the server waits for a person to log in, by `log_in`."""
+        supervisor = self._supervisor
+        is_waiting = supervisor.lifecycle.state is ServerState.NEEDS_LOGIN
+        return is_waiting and supervisor.plan.login_target is not None
+
+    async def log_in(self, login: Callable[[LoginRequest], Awaitable[str]]) -> None:
+        """Let a person log in to the server, then connect to it (COORD-83).
+
+        Args:
+            login: shows the page, such as `browser_login()` of the client.
+
+        Raises:
+            MCPError: nobody has logged in, or the server cannot be reached.
+            UsageError: nobody logs in to such a server.
+        """
+        target = self._supervisor.plan.login_target
+        if target is None:
+            raise UsageError(f"nobody logs in to server {self.server_id!r}")
+        await log_in(target, login)
+        supervisor = self._supervisor  # the file may have been read again
+        await supervisor.settled()  # an attempt that began before has no token
+        await supervisor.ready()
 
     async def list_own(
         self,

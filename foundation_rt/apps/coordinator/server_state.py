@@ -1,12 +1,15 @@
 """The states of one server, from its start to its removal (COORD-10 to COORD-16). Pure.
 
-| state    | connected | attempt failed | connection ended                        |
-|----------|-----------|----------------|-----------------------------------------|
-| starting | ready     | failed         |                                         |
-| ready    |           |                | lost; failed after five ends in 60 s    |
-| lost     | ready     | lost           |                                         |
-| failed   | ready     | failed         |                                         |
-| disabled |           |                |                                         |
+| state       | connected | attempt failed | connection ended                        |
+|-------------|-----------|----------------|-----------------------------------------|
+| starting    | ready     | failed         |                                         |
+| ready       |           |                | lost; failed after five ends in 60 s    |
+| lost        | ready     | lost           |                                         |
+| failed      | ready     | failed         |                                         |
+| needs login | ready     | failed         |                                         |
+| disabled    |           |                |                                         |
+
+Any attempt, and the login of a ready server, may end in `needs login`.
 
 `now` is the time of a monotonic clock in s, `draw` a random number from 0 to 1. The next attempt is
 due at `attempt_at`; a call may make it earlier. What a server listed stays listed until
@@ -99,6 +102,11 @@ class ServerLifecycle:
         self.reason = reason
         self._failed_attempts += 1
         self.attempt_at = now + self._delay(draw)
+
+    def login_ended(self, now: float, reason: str, draw: float) -> None:
+        """Note that the server wants a login again, since the one that there was has ended."""
+        self.attempt_failed(now, reason, draw, needs_login=True)
+        self.listed_until = now + self.listed_after_loss
 
     def ended(self, now: float, reason: str, draw: float) -> None:
         """Note that the connection has ended by itself."""

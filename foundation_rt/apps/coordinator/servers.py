@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ...base.mcp_json import Agreement, ServerEntry, ServerFile, ServerFileError, ServerSettings
-from ...client import HttpServer, StdioServer
+from ...client import HttpServer, OAuth, StdioServer
 from ...errors import UsageError
 from .names import id_problem
 
@@ -29,7 +29,8 @@ class ServerPlan:
     Two plans are equal if a reload leaves the server alone.
 
     Attributes:
-        target: as `connect` takes it; None if `problem` says why.
+        target: as `connect` takes it; None if `problem` says why. A function that makes transports
+            may name as `described` the server that they lead to.
         problem: None if the entry can be used.
     """
 
@@ -49,6 +50,15 @@ class ServerPlan:
         return isinstance(target, StdioServer | Path)
 
     @property
+    def login_target(self) -> ServerEntry | HttpServer | None:
+        """The server, if a person logs in to it; else None."""
+        target = getattr(self.target, "described", self.target)
+        if isinstance(target, ServerEntry):
+            return None if target.oauth is None else target
+        is_one = isinstance(target, HttpServer) and isinstance(target.auth, OAuth)
+        return target if is_one else None
+
+    @property
     def identity(self) -> str:
         """A hash of the command, its arguments and absolute folder, or of the URL (COORD-79)."""
         target = self.target
@@ -65,10 +75,41 @@ class ServerPlan:
         is_remote = isinstance(self.target, ServerEntry | HttpServer | str)
         return "http" if is_remote else "memory"
 
+    @property
+    def is_shared(self) -> bool:
+        """Return whether all users may act as the person who logged in, as its entry says."""
+        target = self.target
+        return isinstance(target, ServerEntry) and target.oauth is not None and target.oauth.shared
+
 
 Plans = dict[str, ServerPlan]
 PlanSource = Callable[[], Plans]
 """Returns the plans of all servers, in order; called at the start and for each reload."""
+
+NOT_SHARED = (
+    'its login is one person\'s, and there are several users here: set "shared": true in the'
+    ' "oauth" of its entry if all of them may act as that person'
+)
+
+
+def for_many(read: PlanSource) -> PlanSource:
+    """Return what reads the same plans for several users: no login of one person (COORD-84)."""
+
+    def of_one_person(plan: ServerPlan) -> bool:
+        return plan.login_target is not None and not plan.is_shared
+
+    def read_for_many() -> Plans:
+        return {
+            server: evolve(plan, target=None, problem=NOT_SHARED) if of_one_person(plan) else plan
+            for server, plan in read().items()
+        }
+
+    return read_for_many
+
+
+def shared_logins(plans: Plans) -> list[str]:
+    """Return the servers at which everybody acts as the person who logged in."""
+    return [server for server, plan in plans.items() if plan.is_shared]
 
 
 def plans_of_file(path: Path, agreement: Agreement | None = None) -> Plans:

@@ -330,6 +330,12 @@ class ServerSupervisor:
         self._counted = self.ends
         return True
 
+    def check_login(self) -> None:
+        """Read the lists again: a call was refused for want of a login, and they may be, too."""
+        if self.client is not None:
+            self.client.invalidate()
+            self._read_soon(set(self.kinds))
+
     # -- attempts
 
     def _make_client(self) -> None:
@@ -450,6 +456,8 @@ class ServerSupervisor:
         self.observer.server_changed(self)
 
     def _note_ready(self) -> None:
+        if self.lifecycle.state is ServerState.NEEDS_LOGIN:
+            self.last_error = None  # to wait for a person was no failure
         self.lifecycle.connected(self._loop.time())
         self._log(logging.INFO, "connected", "server %r is ready")
         if self.has_guidance and not self.lists.get(GUIDANCE):
@@ -552,6 +560,13 @@ class ServerSupervisor:
             except MCPError as error:
                 self._note_error(error)
                 log.warning("%s of server %r not read: %s", kind, self.server_id, error.message)
+                if isinstance(error, AuthorizationError):
+                    self._note_login_ended()
+
+    def _note_login_ended(self) -> None:
+        self.lifecycle.login_ended(self._loop.time(), self.last_error or "", self.draw())
+        self._schedule()
+        self.observer.server_changed(self)
 
     def _refreshed(self, task: asyncio.Task[None]) -> None:
         self._refresh = None

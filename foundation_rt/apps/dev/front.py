@@ -24,6 +24,7 @@ from ..coordinator import ServerPlan, ServerState, ServerStatus
 from ..gateway.app import DEFAULTS, Gateway, add_gateway
 from ..gateway.settings import NEVER, SECTION, GatewaySettings
 from ..gateway.source import Source, marked_plans
+from ..web_page.logins import PageLogins
 from .client_wire import ClientWire, NotingIds
 from .file_watch import WatchedFiles
 from .journal import Journal, now_ms
@@ -102,6 +103,7 @@ class Front:
     _gateway: Gateway = field(init=False)
     _wire: ClientWire = field(init=False)
     _restarts: Restarts = field(init=False)
+    _logins: PageLogins = field(init=False)
     _sent: dict[str, dict[Any, str]] = field(factory=dict, init=False)
     _started_at: float = field(factory=now_ms, init=False)
     _requests: dict[str, None] = field(factory=dict, init=False)  # of agents, the latest
@@ -122,7 +124,8 @@ class Front:
         self._restarts = Restarts(
             self.journal, self.programs, self._gateway.coordinator, self._renewed, Path.cwd()
         )
-        page = PageService(self.journal, self.state, self.agents, self.connection)
+        self._logins = PageLogins(self._gateway.coordinator)
+        page = PageService(self.journal, self.state, self.agents, self.connection, self._logins)
         server.http_app(page, public=page.page_paths, page_access=self.page_access, websocket=False)
         server.lifespan(self._live)
 
@@ -145,6 +148,7 @@ class Front:
         finally:
             watching.cancel()
             self._restarts.close()
+            await self._logins.close()
 
     # -- programs
 
@@ -314,6 +318,7 @@ class Front:
             "startedAt": None if program is None else program.started_at,
             "restarts": 0 if program is None else program.restarts,
             "error": _error_of(program, status),
+            "login": self._logins.state(server_id),
             **counts,
             "hasTasks": description is not None and description.can("extensions", _TASKS),
             "hasCompletions": description is not None and description.can("completions"),
@@ -424,7 +429,9 @@ def _launch_of(target: Any) -> Launch:
 def _state_of(program: Program | None, status: ServerStatus) -> str:
     if status.state is ServerState.DISABLED:
         return "disabled"
-    if program is None or status.state is ServerState.NEEDS_LOGIN:
+    if status.state is ServerState.NEEDS_LOGIN:
+        return "needs login"
+    if program is None:
         return "failed"
     if program.state is ProgramState.RUNNING and status.state is not ServerState.READY:
         return "starting"  # its lists are being read

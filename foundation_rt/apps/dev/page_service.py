@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from ..host.web.responses import header, send_error, send_json, send_response
+from ..host.web.responses import header, read_body, send_error, send_json, send_response
 from ..web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_folder
+from ..web_page.logins import MAX_BODY
 
 if TYPE_CHECKING:
     from ..host.web.responses import RawHeaders, Receive, Scope, Send
+    from ..web_page.logins import PageLogins
     from .journal import Journal
 
 PAGE = "/page/"
@@ -42,12 +44,14 @@ class PageService:
         state: returns what `/dev/state` has.
         agents: returns what `/dev/agents` has.
         connection: returns what `/dev/connect` has.
+        logins: at the servers.
     """
 
     _journal: Journal
     _state: Callable[[], Mapping[str, Any]]
     _agents: Callable[[], Awaitable[Mapping[str, Any]]]
     _connection: Callable[[], Mapping[str, Any]]
+    _logins: PageLogins
     _files: dict[str, PageFile] = field(init=False)
     _readers: int = field(default=0, init=False)
 
@@ -72,6 +76,9 @@ class PageService:
         file = self._files.get(path)
         if file is None and not path.startswith("/dev/"):
             await send_error(send, 404, "path_not_found", "there is nothing at this path")
+        elif path == "/dev/login" and scope["method"] == "POST":
+            status, said = await self._logins.answer(await read_body(receive, MAX_BODY))
+            await send_json(send, said, status)
         elif scope["method"] not in ("GET", "HEAD"):
             allowed = ((b"allow", b"GET, HEAD"),)
             await send_error(send, 405, "method_not_allowed", "use GET", allowed)

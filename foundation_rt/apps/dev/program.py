@@ -241,6 +241,11 @@ class ProgramTarget:
     program: Program
     generation: int
 
+    @property
+    def described(self) -> Launch:
+        """The server that the transports lead to."""
+        return self.program.launch
+
     def __call__(self) -> ProgramLink:
         """Return a transport to the program.
 

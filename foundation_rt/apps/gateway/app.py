@@ -6,17 +6,18 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...base.logs.python_records import records_written_to
 from ...base.user_signal import calls_on_signal
 from ...features.resources.registry import ResourceDefinition
 from ...server import Server
+from ..coordinator import for_many, shared_logins
 from .forwarder import GatewayForwarder, TaskIds
 from .parked_calls import ParkedCalls
 from .relay import Relay
 from .settings import SEARCH, SECTION, GatewaySettings
-from .source import client_headers, log, shared_logins, with_logins
+from .source import client_headers, log
 from .status import URI
 from .subscriptions import ForwardedSubscriptions
 from .upstreams import Upstreams
@@ -125,7 +126,7 @@ def add_gateway(
     for section, settings in (overrides or {}).items():
         server.override(section, **settings)
     is_for_many = server.load_config().has_shares()
-    source = with_logins(source, is_for_many=is_for_many)
+    source = evolve(source, read=for_many(source.read)) if is_for_many else source
     _allow_headers(server, source)
     found = server.load_config()
     loaded = found.section(GatewaySettings)
@@ -143,7 +144,7 @@ def add_gateway(
     if has_status:
         _add_status(server, upstreams)
     server.readiness_check("servers")(upstreams.has_ready_server)
-    shared = shared_logins(source) if is_for_many else []
+    shared = shared_logins(source.read()) if is_for_many else []
     _add_lifespan(server, upstreams, relay, subscriptions, shared)
     return Gateway(server, upstreams.coordinator)
 

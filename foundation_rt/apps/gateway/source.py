@@ -27,8 +27,6 @@ from ...base.mcp_json import (
     is_of_folder,
     record_path,
 )
-from ...client.auth.descriptions import OAuth
-from ...client.targets import HttpServer
 from ...errors import UsageError
 from ..coordinator import (
     ServerPlan,
@@ -43,11 +41,6 @@ log = logging.getLogger("foundation_rt.gateway")
 log.addHandler(logging.NullHandler())
 
 SELF = "this gateway itself"
-
-NOT_SHARED = (
-    'its login is one person\'s, and this gateway has several users: set "shared": true in the'
-    ' "oauth" of its entry if all of them may act as that person'
-)
 
 _PROGRAMS = ("foundation-rt", "foundation_rt")
 
@@ -134,27 +127,6 @@ def marked_plans(source: Source, environment: Mapping[str, str]) -> dict[str, Se
     return mark_children(plans, source.mark, environment)
 
 
-def with_logins(source: Source, *, is_for_many: bool) -> Source:
-    """Return a source whose logins are used for one person only, unless their entry says more.
-
-    Args:
-        source: of the gateway.
-        is_for_many: whether the gateway has several users (GATE-62).
-    """
-    if not is_for_many:
-        return source
-
-    def read() -> dict[str, ServerPlan]:
-        return {server: _for_many(plan) for server, plan in source.read().items()}
-
-    return evolve(source, read=read)
-
-
-def shared_logins(source: Source) -> list[str]:
-    """Return the servers at which everybody acts as the person who logged in."""
-    return [server for server, plan in source.read().items() if _is_shared(plan)]
-
-
 def client_headers(plans: Mapping[str, ServerPlan]) -> frozenset[str]:
     """Return the headers of clients that servers get, in lower case (COORD-54)."""
     sources = (plan.settings.headers_from.values() for plan in plans.values())
@@ -197,20 +169,6 @@ def _without_self(plan: ServerPlan, source: Source) -> ServerPlan:
         return plan
     is_self = _is_gateway(target.command, target.args, source)
     return evolve(plan, target=None, problem=SELF) if is_self else plan
-
-
-def _for_many(plan: ServerPlan) -> ServerPlan:
-    target = plan.target
-    if isinstance(target, ServerEntry):
-        is_one_persons = target.oauth is not None and not target.oauth.shared
-    else:
-        is_one_persons = isinstance(target, HttpServer) and isinstance(target.auth, OAuth)
-    return evolve(plan, target=None, problem=NOT_SHARED) if is_one_persons else plan
-
-
-def _is_shared(plan: ServerPlan) -> bool:
-    target = plan.target
-    return isinstance(target, ServerEntry) and target.oauth is not None and target.oauth.shared
 
 
 def _is_gateway(command: str, args: Sequence[str], source: Source) -> bool:

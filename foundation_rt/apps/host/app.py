@@ -143,7 +143,7 @@ class Host:
                 metrics=TurnMetrics(self.server),
             )
         )
-        self._status = HostStatus(coordinator, llm, hint, is_demo)
+        self._status = HostStatus(coordinator, llm, hint, is_demo, config.has_shares())
         self._draining_since = self._initializing = self._loading = self.on_signal = None
         self.page_access = (
             None

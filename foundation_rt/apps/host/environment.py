@@ -91,7 +91,7 @@ class HostEnvironment:
             for, and nothing else.
         from_file: the variables of `.env` that the environment does not set.
         defaults: the settings of `.env`, by section; everything else wins over them (HOST-05).
-        notes: what of `.env` does not count, for people.
+        notes: what people are told at the start, as that something in `.env` does not count.
     """
 
     file: Path = Path(ENV_FILE)

@@ -27,9 +27,11 @@ from ..coordinator import (
     ServerPlan,
     chain_mark,
     file_identity,
+    for_many,
     is_own_child,
     mark_children,
     plans_of_file,
+    shared_logins,
 )
 from .app import Host, make_server, orchestrator_settings
 from .environment import HostEnvironment
@@ -275,8 +277,15 @@ class HostParts:
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the servers, not started yet."""
         assert self.servers is not None  # there was no problem
+        read = self.servers.read
+        if self.server.load_config().has_shares():
+            read = for_many(read)
+            self.environment.notes += [
+                f"at server {name!r} everybody acts as the person who logged in"
+                for name in shared_logins(read())
+            ]
         return Coordinator.from_plans(
-            self.servers.read,
+            read,
             self.servers.watched,
             connections=self._connections(),
             **self._circuits(),

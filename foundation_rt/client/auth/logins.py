@@ -9,13 +9,19 @@ import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from ...errors import UsageError
 from ..errors import AuthorizationError
-from .descriptions import Login, LoginRequest
+from ..targets import HttpServer, describe
+from .authorizer import Authorizer
+from .descriptions import Login, LoginRequest, OAuth
+
+if TYPE_CHECKING:
+    from ...base.mcp_json import ServerEntry
 
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _HEAD_SECONDS: Final = 10.0  # s; for the head of a request to come
@@ -28,6 +34,25 @@ _PAGE = """<!doctype html>
 """
 _DONE = "You can close this page. The program says whether the login succeeded."
 _FOREIGN = "No login waits for this page."
+
+
+async def log_in(target: HttpServer | ServerEntry, login: Login) -> None:
+    """Let a person log in to a server; what that brings is kept in the store of its `OAuth`.
+
+    Args:
+        target: the server, or the entry of a file that describes it.
+        login: shows the page, such as `browser_login()`.
+
+    Raises:
+        AuthorizationError: there is no token to be had.
+        ConnectionLostError: the server, or its authorization server, does not answer.
+        UsageError: nobody logs in to such a server.
+    """
+    server = describe(target, None, None, None)
+    if not isinstance(server, HttpServer) or not isinstance(server.auth, OAuth):
+        raise UsageError("a person logs in to a server over HTTP whose auth is an OAuth")
+    authorizer = Authorizer(server.url, evolve(server.auth, login=login))
+    await authorizer.login(await authorizer.challenged())
 
 
 def browser_login(open_page: Callable[[str], object] = webbrowser.open) -> Login:

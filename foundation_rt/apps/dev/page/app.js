@@ -3,6 +3,7 @@
 import { button, el, fill, icon } from "/shared/dom.js";
 import { jsonOf } from "/shared/exact_numbers.js";
 import { count } from "/shared/format.js";
+import { keepingFocus, Logins } from "/shared/login.js";
 import { printedAddress, request } from "/shared/page_token.js";
 import { Rendering } from "/shared/rendering.js";
 import { setTheme, theme, themeSwitch } from "/shared/theme.js";
@@ -29,6 +30,7 @@ const ROOTS_KEY = "foundation-rt.dev.roots";
 const RENDERING_KEY = "foundation-rt.dev.rendering";
 const RELOAD_MS = 100;
 const AGAIN_MS = 1500;
+const FAILED = new Set(["failed", "needs login"]);
 const LISTS = { tools: "notifications/tools/list_changed", prompts: "notifications/prompts/list_changed", resources: "notifications/resources/list_changed" };
 
 class DevPage {
@@ -41,6 +43,7 @@ class DevPage {
 
   constructor() {
     this.feed = new Feed({ onChange: (kinds) => this.#changed(kinds), onStatus: (status) => this.#linked(status) });
+    this.logins = new Logins("/dev/login", () => this.#changed(new Set(["state"])));
     this.roots = storedRoots();
     this.places = new Map();
     this.rendering = new Rendering(sessionStorage, RENDERING_KEY);
@@ -263,12 +266,13 @@ class DevPage {
   }
 
   #showBanner() {
-    const failed = (this.feed.state?.servers ?? []).filter(({ state, error }) => state === "failed" && error);
-    const key = JSON.stringify([this.#isRefused, this.#link, this.#session === "lost", this.unfinished, failed]);
+    const failed = (this.feed.state?.servers ?? []).filter(({ state, error }) => FAILED.has(state) && error);
+    const logins = failed.map((server) => this.logins.key(server));
+    const key = JSON.stringify([this.#isRefused, this.#link, this.#session === "lost", this.unfinished, failed, logins]);
     if (key === this.bannerKey) return;
     this.bannerKey = key;
     if (this.#isRefused) this.stateText.textContent = "No access";
-    fill(this.banner, ...this.#bannerNodes(failed));
+    keepingFocus(this.banner, () => fill(this.banner, ...this.#bannerNodes(failed)));
   }
 
   #bannerNodes(failed) {
@@ -278,9 +282,7 @@ class DevPage {
     if (this.#session === "lost") return [bar("warn", "The session is lost. A new one is opened.")];
     if (this.unfinished !== null) return [unfinishedBar(this.unfinished)];
     if ((this.feed.state?.servers ?? []).length > 1) return failed.length > 0 ? [failuresBar(failed)] : [];
-    return failed.map((server) =>
-      el("div", { class: "failed", role: "alert" }, el("h2", {}, `${visible(server.id, 60)} failed`), failureNode(server.error), el("p", { class: "small muted" }, "It is started again as soon as a file changes.")),
-    );
+    return failed.map((server) => failureBox(server, this.logins));
   }
 
   #showTitle() {
@@ -399,11 +401,19 @@ function unfinishedBar(hash) {
   return el("div", { class: "banner", data: { tone: "bad" } }, `“${visible(decoded(hash), 80)}” did not finish showing, and is not opened by itself.`, open);
 }
 
+/** Make the box of the only program, which cannot run until a file changes, or somebody logs in. */
+function failureBox(server, logins) {
+  const needsLogin = server.state === "needs login";
+  const title = `${visible(server.id, 60)} ${needsLogin ? "needs a login" : "failed"}`;
+  const again = needsLogin ? logins.node(server) : el("p", { class: "small muted" }, "It is started again as soon as a file changes.");
+  return el("div", { class: "failed", role: "alert" }, el("h2", {}, title), failureNode(server.error), again);
+}
+
 /** Make the line that names the servers that have failed beside others; the view of servers says why. */
 function failuresBar(failed) {
   const names = failed.slice(0, 5).map(({ id }) => visible(id, 40)).join(", ");
   const more = failed.length > 5 ? ` and ${failed.length - 5} more` : "";
-  return el("div", { class: "banner", role: "alert", data: { tone: "bad" } }, `Failed: ${names}${more}.`, el("a", { class: "button quiet", href: "#/servers" }, "See why"));
+  return el("div", { class: "banner", role: "alert", data: { tone: "bad" } }, `They cannot be used: ${names}${more}.`, el("a", { class: "button quiet", href: "#/servers" }, "See why"));
 }
 
 /** Return the end of a long path: the file and its folder. */

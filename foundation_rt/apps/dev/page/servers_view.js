@@ -2,6 +2,7 @@
 
 import { el, fill } from "/shared/dom.js";
 import { count } from "/shared/format.js";
+import { keepingFocus } from "/shared/login.js";
 import { safely } from "/shared/results.js";
 import { codeBlock } from "/shared/markdown.js";
 import { clientName, preciseTime, visible } from "./shown_text.js";
@@ -11,6 +12,7 @@ const STATES = new Map([
   ["starting", "Starting"],
   ["restarting", "Restarting"],
   ["failed", "Failed"],
+  ["needs login", "Needs a login"],
   ["disabled", "Disabled"],
 ]);
 const TONES = new Map([
@@ -18,6 +20,7 @@ const TONES = new Map([
   ["starting", "starting"],
   ["restarting", "starting"],
   ["failed", "failed"],
+  ["needs login", "failed"],
   ["disabled", "disabled"],
 ]);
 const CIRCUITS = new Map([
@@ -28,7 +31,7 @@ const CIRCUITS = new Map([
 /** Return what is said of all servers: {text, tone}. Pure. */
 export function summaryOf(state) {
   const servers = (state?.servers ?? []).filter((server) => server.state !== "disabled");
-  const worst = ["failed", "restarting", "starting"].find((each) => servers.some((server) => server.state === each));
+  const worst = ["failed", "needs login", "restarting", "starting"].find((each) => servers.some((server) => server.state === each));
   const found = worst ?? "running";
   const many = servers.filter((server) => server.state === found).length;
   const text = servers.length > 1 ? `${STATES.get(found)}: ${many} of ${servers.length}` : STATES.get(found);
@@ -78,20 +81,25 @@ export class ServersView {
 
   #show() {
     const { state } = this.page.feed;
-    const key = JSON.stringify(state);
+    const { logins } = this.page;
+    const key = JSON.stringify([state, (state?.servers ?? []).map((server) => logins.key(server))]);
     if (key === this.key) return;
     this.key = key;
+    keepingFocus(this.servers, () => this.#showServers(state, logins));
+    fill(this.clients, safely(clientsNode, state?.clients ?? []));
+  }
+
+  #showServers(state, logins) {
     const open = [...this.servers.querySelectorAll("details[open]")].map((each) => each.closest("section")?.dataset.server);
-    fill(this.servers, (state?.servers ?? []).slice(0, 200).map((server) => safely(serverNode, server)));
+    fill(this.servers, (state?.servers ?? []).slice(0, 200).map((server) => safely(() => serverNode(server, logins), server)));
     for (const id of open) {
       const section = [...this.servers.children].find((each) => each.dataset.server === id);
       section?.querySelectorAll("details").forEach((each) => (each.open = true));
     }
-    fill(this.clients, safely(clientsNode, state?.clients ?? []));
   }
 }
 
-function serverNode(server) {
+function serverNode(server, logins) {
   const { id, state, circuit, name, version, revision, transport, pid, startedAt, error, lastError } = server;
   const facts = [
     ["name", [name, version].filter(Boolean).join(" ")],
@@ -118,6 +126,7 @@ function serverNode(server) {
       el("span", { class: "card-note muted" }, STATES.get(state) ?? visible(state, 30)),
     ),
     error ? failureNode(error) : null,
+    logins.node(server),
     !error && lastError ? el("p", { class: "small muted" }, `Last error: ${visible(lastError, 400)}`) : null,
     el("dl", { class: "facts" }, ...facts.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, visible(value, 120))))),
   );

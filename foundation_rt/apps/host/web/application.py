@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ....base.exact_json import loads_bounded
 from ...web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_page
+from ...web_page.logins import MAX_BODY
 from ..sessions.errors import StoreUnavailableError
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, title_of
 from .aids import Aids
@@ -125,6 +126,7 @@ _LIST = "/api/sessions"
 _SESSIONS = "/api/sessions/"
 _STATUS = "/api/status"
 _MODELS = "/api/models"
+_LOGIN = "/api/login"
 _EXPORT, _MESSAGES = "export", "messages"
 _MAX_BODY = 8_192
 _MAX_QUERY, _MAX_WORDS = 200, 8
@@ -155,6 +157,13 @@ class Rest:
                 await send_json(send, self._status.to_json())
             else:
                 await send_json(send, {"models": await self._models.names()})
+            return True
+        if path == _LOGIN:
+            if method == "POST":
+                status, said = await self._status.logins.answer(await read_body(receive, MAX_BODY))
+                await send_json(send, said, status)
+            else:
+                await _refuse_method(send, "POST")
             return True
         name, _, rest = path.removeprefix(_SESSIONS).partition("/")
         is_list = path == _LIST

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from .... import __version__
+from ...web_page.logins import PageLogins
 from .. import texts
 from ..events import ServerMessage
 from ..llm.service import ModelTool
@@ -33,6 +34,8 @@ class HostStatus:
     Attributes:
         hint: Markdown for people: what is missing, and how to add it; None without any.
         is_demo: the servers are the built-in demo server alone.
+        is_for_many: several users come, who would act as whoever logs in.
+        logins: at the servers.
         model_problem: why the model cannot be used; None if it can, or nobody knows yet.
     """
 
@@ -40,9 +43,14 @@ class HostStatus:
     llm: LLMService
     hint: str | None = None
     is_demo: bool = False
+    is_for_many: bool = False
+    logins: PageLogins = field(init=False)
     model_problem: str | None = field(default=None, init=False)
     _listeners: set[Callable[[ServerMessage], object]] = field(factory=set, init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.logins = PageLogins(self.coordinator, not self.is_for_many)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole state, with the tools of the servers."""
@@ -82,7 +90,8 @@ class HostStatus:
         return len(self._listeners)
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, and end the logins."""
+        await self.logins.close()
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -115,6 +124,7 @@ class HostStatus:
                 "reason": each.reason,
                 "circuit": each.circuit.value.lower(),
                 "lastError": each.last_error,
+                "login": self.logins.state(each.server_id),
                 "tools": tools.get(each.server_id, []) if with_tools else each.tools,
             }
             for each in self.coordinator.states.values()

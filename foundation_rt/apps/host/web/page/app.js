@@ -35,7 +35,7 @@ class App {
     this.status = null;
     this.servers = [];
     this.announcer = new Announcer(document.getElementById("polite"), document.getElementById("assertive"));
-    this.panel = new ServersPanel();
+    this.panel = new ServersPanel({ onLogin: () => this.#readStatusSoon() });
     this.shortcuts = shortcutsDialog();
     this.sidebar = new Sidebar(document.getElementById("sidebar"), {
       onNew: () => this.open(null),

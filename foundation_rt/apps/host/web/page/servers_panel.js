@@ -2,6 +2,7 @@
 
 import { button, el, fill } from "./dom.js";
 import { count } from "./format.js";
+import { keepingFocus, Logins } from "./login.js";
 import { safely } from "./results.js";
 
 const STATES = new Map([
@@ -33,6 +34,7 @@ export function described(servers) {
       reason: server.reason ?? null,
       circuit: (server.circuit ?? "closed").replaceAll("-", "_"),
       lastError: server.lastError ?? null,
+      login: server.login ?? null,
       tools,
       toolCount: tools?.length ?? (typeof server.tools === "number" ? server.tools : 0),
     };
@@ -46,13 +48,22 @@ export function summary(servers) {
   const bad = used.filter(isBad).length;
   const tools = used.reduce((sum, { toolCount }) => sum + toolCount, 0);
   const whole = `${count(used.length, "server")}, ${count(tools, "tool")}`;
-  if (bad > 0) return { text: `${bad} down`, label: `${whole}, ${bad} down`, state: "bad" };
+  if (bad > 0) {
+    const waiting = used.filter(({ state }) => state === "needs login").length;
+    const text = waiting === bad ? `${bad} ${bad === 1 ? "needs" : "need"} a login` : `${bad} down`;
+    return { text, label: `${whole}, ${text}`, state: "bad" };
+  }
   const isBusy = used.some(({ state }) => state === "starting");
   return { text: count(used.length, "server"), label: whole, state: isBusy ? "busy" : "good" };
 }
 
 export class ServersPanel {
-  constructor() {
+  /** `onLogin` is called when a login was begun, or not. */
+  constructor({ onLogin }) {
+    this.logins = new Logins("api/login", () => {
+      this.#show();
+      onLogin();
+    });
     this.body = el("div", {
       class: "drawer-body",
       tabindex: 0,
@@ -73,18 +84,27 @@ export class ServersPanel {
   update(servers, status) {
     if (servers === this.servers && status === this.status) return;
     Object.assign(this, { servers, status });
+    this.#show();
+  }
+
+  #show() {
+    keepingFocus(this.body, () => this.#fill(this.servers, this.status));
+  }
+
+  #fill(servers, status) {
     const open = new Set([...this.body.querySelectorAll("details[open]")].map((each) => each.dataset.server));
     const model = status?.model ? [status.provider, status.model].filter(Boolean).join(": ") : null;
     fill(
       this.body,
       el("p", { class: "muted" }, model ? `Model: ${model}` : null),
-      servers.map((server) => safely(() => serverNode(server, open.has(server.id)), server)),
+      servers.map((server) => safely(() => serverNode(server, open.has(server.id), this.logins), server)),
       servers.length === 0 ? el("p", { class: "muted" }, "There are no servers.") : null,
     );
   }
 }
 
-function serverNode({ id, state, reason, circuit, lastError, tools, toolCount }, isOpen) {
+function serverNode(server, isOpen, logins) {
+  const { id, state, reason, circuit, lastError, tools, toolCount } = server;
   const tone = circuit === "open" ? "lost" : state === "needs login" ? "failed" : state;
   return el(
     "section",
@@ -97,6 +117,7 @@ function serverNode({ id, state, reason, circuit, lastError, tools, toolCount },
       el("span", { class: "muted small" }, STATES.get(state) ?? state),
     ),
     reason ? el("p", { class: "small" }, reason) : null,
+    logins.node(server),
     CIRCUITS.has(circuit) ? el("p", { class: "small" }, `${CIRCUITS.get(circuit)}.`) : null,
     lastError && lastError !== reason ? el("p", { class: "small muted" }, `Last error: ${lastError}`) : null,
     tools?.length

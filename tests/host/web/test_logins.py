@@ -1,0 +1,92 @@
+"""Logins that a page of the host begins: who may, and for whom they count."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.apps.coordinator.servers import NOT_SHARED
+from tests.support.host_process import HostProcess, host_process
+from tests.support.oauth_world import running_world
+from tests.support.process import PATIENCE
+
+KEY = "the-key-of-ann-at-work"
+
+
+def send(
+    host: HostProcess, method: str, path: str, body: bytes = b"", **headers: str
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=PATIENCE)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def wait_for_login(host: HostProcess, key: str) -> dict[str, Any]:
+    """Return the servers, when one of them waits for a login."""
+    while True:
+        _, status = send(host, "GET", "/api/status", **{"X-API-Key": key})
+        servers = {each["id"]: each for each in status["servers"]}
+        if "needs login" in {each["state"] for each in servers.values()}:
+            return servers
+
+
+@pytest.mark.rule("HOST-66")
+def test_login_is_begun_by_the_page_alone(tmp_path: Path) -> None:
+    body = json.dumps({"server": "desk"}).encode()
+    with running_world() as world:
+        servers = {"desk": {"url": world.url, "oauth": {}}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        home = {"XDG_DATA_HOME": str(tmp_path)}
+        words = ("--servers", "mcp.json", "--model", "rules")
+        with host_process(tmp_path, *words, variables=home) as host:
+            own = {"X-API-Key": host.url.partition("token=")[2]}
+            wait_for_login(host, own["X-API-Key"])
+            asked = len(world.asked)
+            for status, headers, sent in (
+                (401, {}, body),
+                (403, {**own, "Origin": "https://evil.example"}, body),
+                (400, own, b"server=desk"),
+                (400, own, b'{"server": ["desk"]}'),
+                (400, own, b'{"server": "' + b"x" * 20_000 + b'"}'),
+                (404, own, b'{"server": "other"}'),
+                (404, own, b'{"server": "desk", "address": "http://127.0.0.1/callback?code=a"}'),
+            ):
+                assert send(host, "POST", "/api/login", sent, **headers)[0] == status
+            assert send(host, "GET", "/api/login", **own)[0] == 405
+            assert len(world.asked) == asked
+            status, said = send(host, "POST", "/api/login", body, **own)
+            assert status == 200
+            assert said["login"]["page"].startswith(f"{world.issuer}/authorize?")
+            # Whoever asks again is at the same login.
+            assert send(host, "POST", "/api/login", body, **own) == (200, said)
+            assert len(world.paths("/register")) == 1
+
+
+@pytest.mark.rule("HOST-67", "COORD-84")
+def test_host_of_several_users_lets_nobody_act_as_another(tmp_path: Path) -> None:
+    with running_world() as world:
+        servers = {
+            "own": {"url": world.url, "oauth": {}},
+            "all": {"url": world.url, "oauth": {"shared": True}},
+        }
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        keys = json.dumps([f"ann:{KEY}", "bob:the-key-of-bob-at-work"])
+        variables = {"XDG_DATA_HOME": str(tmp_path), "FOUNDATION_RT_HTTP__API_KEYS": keys}
+        words = ("--servers", "mcp.json", "--model", "rules")
+        with host_process(tmp_path, *words, variables=variables) as host:
+            found = wait_for_login(host, KEY)
+            assert (found["own"]["state"], found["own"]["reason"]) == ("failed", NOT_SHARED)
+            assert found["all"]["state"] == "needs login"
+            assert found["all"]["login"] is None
+            body = json.dumps({"server": "all"}).encode()
+            assert send(host, "POST", "/api/login", body, **{"X-API-Key": KEY})[0] == 404
+            said = "at server 'all' everybody acts as the person who logged in"
+            assert said in host.log.read_text()
