@@ -315,12 +315,14 @@ class Claiming:
         owner: of the claims.
         lease_until_ms: the end of the leases.
         holds: the agents of which it holds claims, so that others need not be told (AACP-97).
+        looks: other agents whose queues it looks into afterwards.
     """
 
     wanted: Mapping[str, int] = field(factory=dict)
     owner: str = ""
     lease_until_ms: int = 0
     holds: Collection[str] = ()
+    looks: Collection[str] = ()
 
 
 NO_CLAIMING = Claiming()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,8 @@ class UnitOfWork(Shown):
         delayed_until_ms: when the first of the requests is due that the last message that was
             made here, or the last batch that came in, has made DELAYED.
         free: agents whose queues were empty, and that have no limits.
+        unwatched: agents whose queues begin with a claim on entry: its owner does not look for more
+            after the outcome (AACP-195).
     """
 
     incarnation: int
@@ -120,6 +123,7 @@ class UnitOfWork(Shown):
     moved: set[str] = field(factory=set, init=False)
     delayed_until_ms: int | None = field(default=None, init=False)
     free: Collection[str] = field(default=(), init=False)
+    unwatched: AbstractSet[str] = field(default=frozenset(), init=False)
 
     # -- messages that are made here ----------------------------------------------------------
 
@@ -168,7 +172,9 @@ class UnitOfWork(Shown):
         }
         released = {record.target_agent_id for record in self.entered.values()}
         queues: dict[str, list[RequestRecord]] = {
-            agent_id: [] for agent_id in self.free if agent_id not in released
+            agent_id: []
+            for agent_id in self.free
+            if agent_id in claiming.wanted and agent_id not in released
         }
         for record in self.added.values():
             if record.state is RequestState.RECEIVED and record.target_agent_id in queues:

@@ -805,6 +805,35 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
         assert calls.news == told
 
 
+@pytest.mark.rule("AACP-97", "AACP-195")
+async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
+    place: Place,
+) -> None:
+    async with place.open() as one, place.open() as two:
+        calls = Calls()
+        one.on_change(calls)
+        await calls.until(1)  # it listens
+        claiming = Claiming({"b": 1}, "one", NOW + LEASE)
+        [entered] = await one.append([outgoing("on entry")], NOW, claiming)
+        assert entered is not LOCKED
+        assert entered.claim is not None
+        looks = Claiming(looks=["b"])
+        await two.append([outgoing("first")], NOW, looks)
+        await calls.until(2)
+        end = completion(entered.claim)
+        end.on_entry = True
+        [first] = await one.complete([end], NOW)
+        [claim] = (await one.claim({"b": 1}, "one", NOW, NOW + LEASE)).claims
+        await two.append([outgoing("not told")], NOW, looks)
+        [second] = await one.complete([completion(claim)], NOW)
+        await two.append([outgoing("told by who does not look")], NOW)
+        await calls.until(3)
+        assert calls.news[1:] == [LedgerNews(["b"], [])] * 2
+        assert first is not LOCKED
+        assert second is not LOCKED
+        assert [first.waits, second.waits] == [False, True]
+
+
 @pytest.mark.rule("AACP-04", "AACP-193")
 async def test_of_processes_that_enter_at_once_the_first_in_the_queue_claims(place: Place) -> None:
     async with place.open() as one, place.open() as two:

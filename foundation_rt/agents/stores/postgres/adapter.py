@@ -193,8 +193,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     _floors: WeakKeyDictionary[Connection, QueueFloors] = field(
         factory=WeakKeyDictionary, init=False
     )
-    # Agents that have had limits: others do not tell when there is something to claim again.
-    _limited: set[str] = field(factory=set, init=False)
     # How often in a row a claim found that another process was claiming.
     _busy: int = field(default=0, init=False)
     # By the clock of the loop: when transactions of stopped processes may be ended again.
@@ -366,7 +364,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
         async def work(transaction: Transaction) -> list[Appended]:
             known = self._floors.setdefault(transaction.connection, QueueFloors())
-            wanted = sorted(targets & claiming.wanted.keys())
+            served = sorted(targets & {*claiming.wanted, *claiming.looks})
             unit = await load(
                 transaction,
                 self.incarnation,
@@ -378,15 +376,14 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                     for each in messages
                     if each.request_id is None or not each.local
                 ],
-                free=statements.free(wanted, known.of(wanted)) if wanted else None,
+                vacancy=statements.vacancy(served, known.of(served)) if served else None,
             )
             for agent_id in unit.free:
                 known.see_empty(agent_id, unit.queues[agent_id])
             await load_held(transaction, unit, unit.releases_here(messages))
             appended = unit.append_all(messages)
-            taken = unit.claim_added(messages, appended, claiming, now_ms)
-            claimed = {record.target_agent_id for each in taken for record in each}
-            told = sorted(targets - claimed - set(claiming.holds))
+            unit.claim_added(messages, appended, claiming, now_ms)
+            told = sorted(targets.difference(served, claiming.holds) | unit.unwatched)
             await flush(transaction, unit, self._tell(LedgerNews(told)))
             return appended
 
@@ -480,7 +477,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 for agent_id, *columns in mailboxes
                 if columns[:2] != [1, 0]
             }
-            self._limited |= limited.keys()
             admitted: dict[str, Admitted] = {}
             time_ms = now_ms
             if limited:
@@ -622,9 +618,9 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             await load_response_links(transaction, unit)
             for place, completion, record in taken:
                 completed[place] = unit.answer(record, completion, now_ms)
-            for each in completed:
+            for completion, each in zip(completions, completed, strict=True):
                 if each is not LOCKED and each.record is not None:
-                    each.waits = each.record.target_agent_id in self._limited
+                    each.waits = not completion.on_entry
             # The caller of what was claimed on entry is here.
             finished = [each.request_id for _, each, _ in taken if not each.on_entry]
             await flush(transaction, unit, self._tell(LedgerNews((), finished)))

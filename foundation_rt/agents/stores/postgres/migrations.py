@@ -161,5 +161,9 @@ ALTER TABLE {schema}.mailbox
     ADD COLUMN started text NOT NULL DEFAULT '';
 """
 
-MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES, _OPTIONS, _LIMITS))
+_ON_ENTRY = """
+ALTER TABLE {schema}.request ADD COLUMN on_entry boolean NOT NULL DEFAULT false;
+"""
+
+MIGRATIONS = migrations_of((_FIRST, _SECOND, _SCHEDULES, _OPTIONS, _LIMITS, _ON_ENTRY))
 """The n-th migration makes version n out of version n - 1."""

@@ -159,9 +159,10 @@ _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
     created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,
-    executions, owner, lease_until_ms, held, queued, delayed
+    executions, owner, lease_until_ms, held, queued, delayed, on_entry
 )
-SELECT n.*, n.state = 'HELD', n.state IN ('RECEIVED', 'CLAIMED'), n.state = 'DELAYED'
+SELECT n.*, n.state = 'HELD', n.state IN ('RECEIVED', 'CLAIMED'), n.state = 'DELAYED',
+    n.state = 'CLAIMED'
 FROM unnest(
     %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[],
     %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[],
@@ -356,13 +357,17 @@ WHERE (
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
-# Agents that have no limits, and nothing in their queues, whether it may be claimed or not.
-_FREE = f"""
-SELECT agent_id FROM {{schema}}.mailbox
-JOIN unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors) USING (agent_id)
-WHERE workers = 1 AND starts = 0 AND NOT EXISTS (
-    SELECT FROM {_first("request_id", 1, counts="true")}
-)
+# Of each agent, whether it has no limits and nothing in its queue, whether that may be claimed or
+# not; and whether the first of its queue was claimed on entry.
+_VACANCY = f"""
+SELECT a.agent_id, m.workers = 1 AND m.starts = 0 AND count(h.state) = 0,
+    coalesce(bool_or(state = 'CLAIMED' AND on_entry), false)
+FROM unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors)
+JOIN {{schema}}.mailbox AS m USING (agent_id)
+LEFT JOIN LATERAL (
+    SELECT first.* FROM {_first("state, on_entry", 1, counts="true")}
+) AS h ON true
+GROUP BY a.agent_id, m.workers, m.starts
 """
 # For `LimitedAgent.admit`, without payloads.
 _LIMITED_HEADS = f"""
@@ -473,7 +478,7 @@ taken AS (
 )
 UPDATE {{schema}}.request AS r
 SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
-    not_before_ms = NULL, executions = r.executions + taken.begins::integer
+    not_before_ms = NULL, executions = r.executions + taken.begins::integer, on_entry = false
 FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
     target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
@@ -533,9 +538,12 @@ def lock_mailboxes(
     return _LOCK_MAILBOXES, _queues(agents, floors, owner, now_ms)
 
 
-def free(agents: Sequence[str], floors: Sequence[Floors]) -> Query:
-    """Read the agents that have no limits and nothing in their queues, which are locked."""
-    return _FREE, _queues(agents, floors, "", 0)
+def vacancy(agents: Sequence[str], floors: Sequence[Floors]) -> Query:
+    """Read agent, whether it is free (AACP-193), and whether a claim on entry is its first.
+
+    The queues are locked.
+    """
+    return _VACANCY, _queues(agents, floors, "", 0)
 
 
 def heads(wanted: Mapping[str, int], floors: Sequence[Floors], owner: str, now_ms: int) -> Query:

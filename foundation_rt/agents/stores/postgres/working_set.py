@@ -27,12 +27,12 @@ async def load(
     request_ids: Sequence[str] = (),
     message_ids: Sequence[str] = (),
     sent: Sequence[str] = (),
-    free: Query | None = None,
+    vacancy: Query | None = None,
 ) -> UnitOfWork:
     """Lock links and queues, which are made if they are missing, and read requests and messages.
 
     The requests in `sent` may get their outcomes from other ledgers; they are locked as well.
-    `free` reads agents once their queues are locked, so that nothing is entered there any more.
+    `vacancy` is read once the queues are locked, so that nothing is entered there any more.
     """
     names, targets = set(links), set(agents)
     # A statement costs about 0.1 ms, whether it finds something or not.
@@ -42,10 +42,10 @@ async def load(
         statements.lock_sent(sent) if sent else None,
         statements.requests(request_ids) if request_ids else None,
         statements.messages(message_ids) if message_ids else None,
-        free,
+        vacancy,
     ]
     rows = iter(await transaction.ask(*(query for query in queries if query)))
-    linked, queues, settling, known, sent_before, empty = (
+    linked, queues, settling, known, sent_before, vacant = (
         next(rows) if each else [] for each in queries
     )
     if len(linked) < len(names) or len(queues) < len(targets):
@@ -62,7 +62,8 @@ async def load(
         requests={record.request_id: record for record in requests},
         messages={message.message_id: message for message in messages},
     )
-    unit.free = [agent_id for (agent_id,) in empty]
+    unit.free = [agent_id for agent_id, is_free, _ in vacant if is_free]
+    unit.unwatched = {agent_id for agent_id, _, is_entered in vacant if is_entered}
     return unit
 
 
