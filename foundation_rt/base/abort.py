@@ -85,9 +85,7 @@ class AbortSignal:
             A function that takes this back.
         """
         loop = future.get_loop()
-        return self.add_callback(
-            lambda: _call_in_loop(loop, _fail, future, AbortError(self.reason))
-        )
+        return self.add_callback(lambda: call_in_loop(loop, _fail, future, AbortError(self.reason)))
 
     def fire(self, reason: str) -> list[BaseException]:
         """Fire the signal; later calls change nothing. For the runtime, not for handlers.
@@ -171,7 +169,7 @@ class Waiter(Generic[T]):
 
     def call(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call `callback` in the thread of the coroutine's loop; safe from any thread."""
-        _call_in_loop(self._loop, callback, *arguments)
+        call_in_loop(self._loop, callback, *arguments)
 
     def call_later(
         self, seconds: float, callback: Callable[..., object], *arguments: Any
@@ -194,11 +192,18 @@ class Waiter(Generic[T]):
             self._woken.set_result(None)
 
 
-def _call_in_loop(
+def call_in_loop(
     loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any
-) -> None:
-    with suppress(RuntimeError):  # the loop is closed: its coroutines never run again
+) -> bool:
+    """Call `callback` soon in an event loop, from any thread; return False if the loop is closed.
+
+    To look first whether it is closed is no use: another thread may close it before the call.
+    """
+    try:
         loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

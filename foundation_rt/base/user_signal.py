@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from .abort import call_in_loop
+
 
 @contextmanager
 def calls_on_signal(function: Callable[[], object]) -> Iterator[None]:
@@ -23,7 +25,7 @@ def calls_on_signal(function: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def call(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(function)
+        call_in_loop(loop, function)
         if callable(before):
             before(number, frame)
 

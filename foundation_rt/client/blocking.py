@@ -25,13 +25,13 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 from weakref import finalize
 
 from attrs import define, field
 
+from ..base.abort import call_in_loop
 from ..errors import UsageError
 from . import connecting
 from .client import Client
@@ -386,8 +386,7 @@ class LoopThread:
                 future = asyncio.run_coroutine_threadsafe(asked.run(), self._loop)
             return _outcome(future)
         except BaseException:
-            with suppress(RuntimeError):  # closed: nothing runs
-                self._loop.call_soon_threadsafe(asked.withdraw)
+            call_in_loop(self._loop, asked.withdraw)
             raise
 
     def tell(self, function: Callable[[], object]) -> None:
@@ -445,8 +444,7 @@ class LoopThread:
                 self._gone.wait(_ABORT_SECONDS)
 
     def _abort_shutdown(self) -> None:
-        with suppress(RuntimeError):  # closed: nothing to hurry
-            self._loop.call_soon_threadsafe(self._abort.set)
+        call_in_loop(self._loop, self._abort.set)
 
     # -- in the thread
 

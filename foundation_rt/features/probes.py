@@ -15,12 +15,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define, field
 
+from ..base.abort import call_in_loop
 from ..base.clock import Clock, SystemClock
 from ..errors import UsageError, describe_exception
 from ..kernel.registry.tools import is_async_callable
@@ -137,7 +137,7 @@ class Probe:
                 ended.set_result(None)
 
         def wake() -> None:
-            loop.call_soon_threadsafe(settle)
+            call_in_loop(loop, settle)
 
         run = self._join(wake, loop)
         try:
@@ -253,8 +253,7 @@ class Probe:
             self._answered_at = self._clock.monotonic()
             waiters, run.waiters = run.waiters, []
         for wake in waiters:
-            with suppress(RuntimeError):  # the event loop of the waiter is closed
-                wake()
+            wake()
 
     def _note(self, answer: ProbeAnswer) -> None:
         """Log that the function begins to fail, or that it has recovered."""

@@ -44,8 +44,6 @@ from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from ..features.composition import HttpPage, ServerRuntime
     from ..features.metrics import Metrics
     from ..features.readiness import ReadinessChecks
@@ -213,7 +211,7 @@ class HttpApplication:
         elif scope["type"] == "lifespan":
             await self._follow_host(receive, send)
         else:
-            await self._guarded(self._respond_to_socket(scope, receive, send), scope, send)
+            await self._guarded(self._respond_to_socket, scope, receive, send)
 
     # -- lifespan --------------------------------------------------------------------------------
 
@@ -360,14 +358,18 @@ class HttpApplication:
     # -- requests --------------------------------------------------------------------------------
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._guarded(self._respond(scope, receive, send), scope, send)
+        return self._guarded(self._respond, scope, receive, send)
 
     async def _guarded(
-        self, responding: Coroutine[Any, Any, HttpRefusal | None], scope: Scope, send: Send
+        self,
+        respond: Callable[[Scope, Receive, Send], Awaitable[HttpRefusal | None]],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        """Send the refusal that `responding` returns or ends in."""
+        """Send the refusal that `respond` returns or ends in."""
         try:
-            refusal = await responding
+            refusal = await respond(scope, receive, send)
         except ClientGone:
             return
         except asyncio.CancelledError:

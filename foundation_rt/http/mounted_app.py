@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
+from ..base.abort import call_in_loop
 from .asgi import CLOSE, SECURED, SECURITY_HEADERS, HttpRefusal, security_headers
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class MountedService:
 
     def close(self) -> None:
         """Cancel whatever the application still does; from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cancel)
+        if self._loop is not None:
+            call_in_loop(self._loop, self._cancel)
 
     def _cancel(self) -> None:
         for task in self._tasks:

@@ -475,6 +475,7 @@ def test_what_is_no_server_is_refused() -> None:
 
 
 @pytest.mark.rule("COORD-82")
+@pytest.mark.virtual_time
 async def test_time_of_a_tool_is_that_of_its_name_and_unused_options_are_refused() -> None:
     for name in ("timeout", "tool_breakers", "on_circuit"):
         with pytest.raises(UsageError, match=f"{name} is set by the coordinator"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Principal, Server, ToolContext, ToolError
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs.redaction import REDACTED, Redactor
 from foundation_rt.features.state.handler_state import HandlerState
 from foundation_rt.features.state.states import OwnState, PrincipalStates, States
 from foundation_rt.testing import TestClient
@@ -35,7 +36,7 @@ def counting(**settings: Any) -> Server:
     return server
 
 
-@pytest.mark.rule("CALL-30")
+@pytest.mark.rule("CALL-30", "LOG-13")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 async def test_state_is_that_of_one_client(revision: str) -> None:
     server = counting()
@@ -44,8 +45,9 @@ async def test_state_is_that_of_one_client(revision: str) -> None:
         async with TestClient(server, revision=revision) as bob:
             assert await bob.call("count") == 1
         assert await ann.call("append", size=1) == ["count", "list"]
-        session = ann.connection.session
-    assert "x" not in repr(session.parts[OwnState].state)
+        state = ann.connection.session.parts[OwnState].state
+    assert "x" not in repr(state)
+    assert Redactor().for_log(state) == {"count": REDACTED, "list": REDACTED}
     async with TestClient(server, revision=revision) as idle:
         await idle.request("tools/list")
         assert not idle.connection.session.parts

@@ -19,6 +19,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "base.mcp_json",
     )
     shared = (
+        "base.abort",
         "base.user_signal",
         "protocol.methods",
         "protocol.peer",

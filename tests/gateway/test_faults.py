@@ -41,8 +41,8 @@ def file(tmp_path: Path) -> Path:
 
 
 async def names_of(client: Client) -> set[str]:
-    listed = await client.request_all("tools/list")
-    return {each["name"] for each in listed} - {"health"}
+    """Return what the client knows: a call looks there, and the news of a change may be late."""
+    return {each.name for each in await client.list_tools()} - {"health"}
 
 
 def error_in(result: dict[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def peak_memory(server: ServerProcess) -> int:
 def test_nothing_is_lost_while_a_client_does_not_read(tool: str) -> None:
     settings = {"resources.max_concurrent_executions": 1000}
     with serve(APP, settings) as server:
+        server.reading = False
         timed_out = server.start("time_out")
         tick = server.start("tick", ms=300)
         ids = press(server, tool)

@@ -182,8 +182,9 @@ def test_a_head_that_does_not_come_ends_the_connection(
     beginnings = (b"", b"P", b"POST /mcp HTTP/1.1\r\n", b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-Y: ")
     clients = [RawClient(server.url) for _ in beginnings]
     for client, beginning in zip(clients, beginnings, strict=True):
+        client.send(beginning)
+    for client in clients:
         with client:
-            client.send(beginning)
             assert client.is_ended()
             assert client.received == b""
     with RawClient(server.url) as client:  # one that was served before is no better
@@ -326,10 +327,12 @@ def test_a_thousand_idle_connections(server: HttpServerProcess, bystander: RawCl
     count = min(1000, (hard if hard > 0 else 4096) - 200)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
     listen = {"notifications": {"toolsListChanged": True}}
-    clients = [RawClient(server.url) for _ in range(count)]
+    clients: list[RawClient] = []
     try:
-        for client in clients:
-            client.send(client.request("subscriptions/listen", listen))
+        for _ in range(count):
+            client = RawClient(server.url)
+            clients.append(client)
+            client.send(client.request("subscriptions/listen", listen))  # before its head is late
         for client in clients:
             client.read_until(b"acknowledged")
         assert usage(bystander)["descriptors"] >= count

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ...base.abort import call_in_loop
 from ...base.shown import Shown
 from ..persistence import StoreError
 
@@ -80,8 +81,7 @@ class LeaseKeeper(Shown):
         """End the thread."""
         self._is_over = True
         if self._own is not None:
-            with suppress(RuntimeError):  # it has ended
-                self._own.call_soon_threadsafe(self._end)
+            call_in_loop(self._own, self._end)
             await asyncio.to_thread(self._thread.join)
 
     # -- in the thread ------------------------------------------------------------------------
@@ -109,10 +109,8 @@ class LeaseKeeper(Shown):
                     self._is_needed = True
                     self._needed.set()
                 sign = asyncio.Event()
-                try:
-                    self._watched.call_soon_threadsafe(own.call_soon_threadsafe, sign.set)
-                except RuntimeError:
-                    return  # it was closed: its leases lapse
+                if not call_in_loop(self._watched, call_in_loop, own, sign.set):
+                    return  # its leases lapse
                 await self._see_through(sign, pause_s)
                 await asyncio.sleep(pause_s)
         finally:

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from ... import PageAccess, Server, ServerOptions, __version__
+from ...base.abort import call_in_loop
 from ...base.clock import SystemClock
 from ...base.exact_json import loads
 from ...base.logs.logger import StructuredLogger
@@ -369,8 +370,8 @@ class JournalSink:
 
     def write(self, line: bytes) -> None:
         """Write one line; what is logged while nothing is served is dropped."""
-        if self.take is not None and self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.take, line)
+        if self.take is not None and self.loop is not None:
+            call_in_loop(self.loop, self.take, line)
 
 
 def create_front(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ...base.abort import call_in_loop
 from ...client import MCPError
 from .failures import failure
 from .relay import client_of
@@ -102,8 +103,8 @@ class ForwardedSubscriptions:
 
     def ended(self, request: ForwardedRequest) -> None:
         """Take note that the subscriptions of a request have ended; called from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._end, request)
+        if self._loop is not None:
+            call_in_loop(self._loop, self._end, request)
 
     async def close(self) -> None:
         """End all subscriptions."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.abort import call_in_loop
 from ...client import MCPError, ServerRequestRefused
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError
 from ...protocol.methods import NOTIFICATIONS_ELICITATION_COMPLETE, NOTIFICATIONS_TASKS
@@ -302,8 +303,8 @@ class Upstreams:
 
     def session_ended(self, key: str) -> None:
         """Close the sessions with servers of a client that has gone; called from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._end_session, key)
+        if self._loop is not None:
+            call_in_loop(self._loop, self._end_session, key)
 
     def _end_session(self, key: str) -> None:
         for server in self._servers():
@@ -314,8 +315,8 @@ class Upstreams:
 
         Called from any thread.
         """
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._pass_roots_change, key)
+        if self._loop is not None:
+            call_in_loop(self._loop, self._pass_roots_change, key)
 
     def _pass_roots_change(self, key: str) -> None:
         for server in self._servers():

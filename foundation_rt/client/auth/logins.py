@@ -8,12 +8,13 @@ import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from attrs import evolve, field, frozen
 
+from ...base.abort import call_in_loop
 from ...errors import UsageError
 from ..errors import AuthorizationError
 from ..targets import HttpServer, describe
@@ -100,8 +101,7 @@ def paste_login(
                 line = (read or sys.stdin.readline)()
             except (OSError, ValueError):
                 line = ""
-            with suppress(RuntimeError):  # nobody waits any more
-                loop.call_soon_threadsafe(_settle, came, line.strip())
+            call_in_loop(loop, _settle, came, line.strip())
 
         threading.Thread(target=work, daemon=True).start()
         pasted = await came

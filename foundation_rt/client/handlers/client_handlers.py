@@ -13,12 +13,12 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.abort import call_in_loop
 from ...base.shown import Shown
 from ...errors import UsageError
 from ...features.server_requests.errors import InvalidClientResult
@@ -318,8 +318,7 @@ async def _in_thread(function: Callable[[], Any], ended: Callable[[], object]) -
         except BaseException as error:  # SystemExit too: only this thread would see it
             outcome = None, error
         ended()
-        with suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(deliver, outcome)
+        call_in_loop(loop, deliver, outcome)
 
     try:
         threading.Thread(target=run, name="foundation-rt-handler", daemon=True).start()

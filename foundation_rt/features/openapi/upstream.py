@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from attrs import define, evolve, field
 
-from ...base.abort import is_task_cancelled
+from ...base.abort import call_in_loop, is_task_cancelled
 from ...errors import AbortError, ErrorCode, MissingExtraError, ToolError
 from ...version import __version__
 from .operations import is_http_url
@@ -77,7 +77,7 @@ class Upstream:
         task = asyncio.current_task()
         assert task is not None
         exchange = loop.create_task(self._exchange(request, max_bytes))
-        remove = signal.add_callback(lambda: loop.call_soon_threadsafe(exchange.cancel))
+        remove = signal.add_callback(lambda: call_in_loop(loop, exchange.cancel))
         try:
             return await exchange
         except asyncio.CancelledError:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ...base.abort import call_in_loop
 from ...base.exact_json import dumps
 from ...errors import UsageError
 from ...features.subscriptions.publisher import KINDS
@@ -152,8 +153,7 @@ class WorkerEvents:
         if not is_added:
             self._report_drop()
         elif is_first:
-            with suppress(RuntimeError):  # the loop is closed: a handler outlives the server
-                loop.call_soon_threadsafe(self._flush)
+            call_in_loop(loop, self._flush)
 
     def _flush(self) -> None:
         with self._lock:

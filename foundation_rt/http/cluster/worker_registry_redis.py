@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.abort import call_in_loop
 from ...base.redis_link import FAILURES, NO_ANSWER, Outage, connect
 from .session_seal import WorkerName
 
@@ -137,8 +138,7 @@ class WorkerRegistry:
 
     def keep(self, digest: str) -> None:
         """Note that a session may not move any more; from any thread."""
-        with suppress(RuntimeError):  # the loop is closed: a handler outlives the server
-            self._loop.call_soon_threadsafe(self._write, "keep", digest)
+        call_in_loop(self._loop, self._write, "keep", digest)
 
     def forget(self, digest: str) -> None:
         """Note that a session has ended."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from attrs import define, field
 
-from ...base.abort import AbortSignal
+from ...base.abort import AbortSignal, call_in_loop
 from ...base.clock import Clock
 from ...base.config.settings import ServerConfig
 from ...base.shown import Shown
@@ -519,10 +519,12 @@ class Engine:
             value = variables.run(call.handler, call.arguments, run.context)
         else:
             value = await self._await_thread(run, variables)
-        if hasattr(type(value), "__await__"):
+        while hasattr(type(value), "__await__"):
             import asyncio
 
-            value = await asyncio.create_task(settled(value), context=variables)
+            # A task that is cancelled before its first step never awaits what `settled` has.
+            coroutine = value if asyncio.iscoroutine(value) else settled(value)
+            value = await asyncio.create_task(coroutine, context=variables)
         return value
 
     async def _await_thread(self, run: RunningCall, variables: Context) -> Any:
@@ -565,11 +567,8 @@ class Engine:
         with run.connection.lock:
             run.threads -= 1
             left = None if run.threads else run.left
-        if left is None:
-            try:
-                loop.call_soon_threadsafe(_resolve, ended, outcome)
-            except RuntimeError:
-                left = Stopped()  # the loop is closed, and with it the task
+        if left is None and not call_in_loop(loop, _resolve, ended, outcome):
+            left = Stopped()  # the task has ended with its loop
         if left is not None:
             # The outcome of a cancelled task is not that of the call: the handler's is.
             cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
@@ -704,8 +703,7 @@ def _work_for(
         outcome: CallOutcome = Returned(function())
     except BaseException as error:
         outcome = Raised(error)
-    with suppress(RuntimeError):  # the loop is closed, and with it the coroutine
-        loop.call_soon_threadsafe(_resolve, ended, outcome)
+    call_in_loop(loop, _resolve, ended, outcome)
 
 
 def _resolve(ended: asyncio.Future[list[CallOutcome]], outcome: CallOutcome) -> None:

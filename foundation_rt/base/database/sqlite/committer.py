@@ -36,6 +36,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
+from ...abort import call_in_loop
 from ..errors import CommitUnknownError, DatabaseUnavailableError
 from . import files
 from .presence import Turn
@@ -363,9 +364,7 @@ def _answer(jobs: Sequence[_Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, waiting in by_loop.items():
-        # In a closed loop no task waits for an answer.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve, waiting)
+        call_in_loop(loop, _resolve, waiting)
 
 
 def _resolve(jobs: list[_Job]) -> None:
