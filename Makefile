@@ -59,7 +59,7 @@ $(DEMO_INSTALLED): pyproject.toml
 	@echo "foundation-rt: a tour with real server processes. First, once, what it needs:"
 	@echo "  making $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@echo "  installing the runtime with attrs, fastjsonschema, orjson, tomli, rich and jsonschema-rs ..."
+	@echo "  installing the runtime with attrs, cattrs, fastjsonschema, orjson, tomli, rich and jsonschema-rs ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,jsonschema]'
 	@touch $@
 

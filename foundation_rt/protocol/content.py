@@ -25,6 +25,7 @@ Role = Literal["user", "assistant"]
 _text = instance_of(str)
 _maybe_text = optional(_text)
 _maybe_meta = optional(instance_of(Mapping))  # type: ignore[type-abstract]
+_META = {"wire": "_meta"}
 
 AUDIO_URI = "content:audio"
 """The URI of audio that is sent as an embedded resource, which must have one."""
@@ -136,7 +137,9 @@ class Block(ExplicitResult, ABC):
     annotations: Annotations | None = field(
         default=None, kw_only=True, validator=optional(instance_of(Annotations))
     )
-    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+    meta: Mapping[str, Any] | None = field(
+        default=None, kw_only=True, validator=_maybe_meta, metadata=_META
+    )
 
     kind: ClassVar[str]
     """The block's `type` on the wire."""
@@ -265,7 +268,9 @@ class TextContents:
     uri: str = field(validator=_text)
     text: str = field(validator=_text)
     mime_type: str | None = field(default=None, validator=_maybe_text)
-    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+    meta: Mapping[str, Any] | None = field(
+        default=None, kw_only=True, validator=_maybe_meta, metadata=_META
+    )
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return an item of `contents`, or the `resource` of an embedded one."""
@@ -280,7 +285,9 @@ class BlobContents:
     uri: str = field(validator=_text)
     blob: bytes = field(validator=instance_of(bytes), repr=False)
     mime_type: str | None = field(default=None, validator=_maybe_text)
-    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+    meta: Mapping[str, Any] | None = field(
+        default=None, kw_only=True, validator=_maybe_meta, metadata=_META
+    )
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return an item of `contents`, or the `resource` of an embedded one."""
@@ -295,7 +302,9 @@ ResourceContents = TextContents | BlobContents
 class EmbeddedResource(Block):
     """A resource with its contents."""
 
-    contents: ResourceContents = field(validator=instance_of((TextContents, BlobContents)))
+    contents: ResourceContents = field(
+        validator=instance_of((TextContents, BlobContents)), metadata={"wire": "resource"}
+    )
 
     kind: ClassVar[str] = "resource"
 

@@ -7,12 +7,17 @@ the refusal (QUEST-03); a member that may be left out may be null as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...base.exact_json import dumps, loads
 from ...errors import JsonRpcErrorCode
 from ...features.server_requests.errors import InvalidClientResult
 from ..errors import MCPError
+
+if TYPE_CHECKING:
+    from ...base.structuring import Structurer
+
+T = TypeVar("T")
 
 _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 
@@ -42,9 +47,13 @@ class ServerRequestRefused(MCPError):
 
 def malformed(path: str, what: str) -> ServerRequestRefused:
     """Return the refusal of params whose member at `path` is wrong: -32602."""
+    return _refusal(f"{path or 'they'} {what}", path)
+
+
+def _refusal(what: str, path: str) -> ServerRequestRefused:
     return ServerRequestRefused(
         JsonRpcErrorCode.INVALID_PARAMS,
-        f"Invalid params: {path or 'they'} {what}",
+        f"Invalid params: {what}",
         {"reason": "invalid_params", "path": path},
     )
 
@@ -70,6 +79,21 @@ def required(members: Mapping[str, Any], name: str, kind: type, path: str = "") 
 def optional(members: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
     """As `required`, but None for a member that is missing or null."""
     return None if members.get(name) is None else required(members, name, kind, path)
+
+
+def read_params(structurer: Structurer, params: Any, kind: type[T]) -> T:
+    """Return params as an instance of a class.
+
+    Raises:
+        ServerRequestRefused: they are none.
+    """
+    from ...base.structuring import StructuringError
+
+    try:
+        return cast("T", structurer.structure(params, kind))
+    except StructuringError as error:
+        [(path, _), *_] = error.issues
+        raise _refusal(str(error), path) from None
 
 
 def as_json(value: Any, path: str) -> Any:

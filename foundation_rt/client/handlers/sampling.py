@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from attrs import frozen
+from attrs import asdict, field, frozen
 
+from ...base.structuring import Structurer, StructuringError
 from ...errors import UsageError
+from ...features.server_requests.answers import read_sample
 from ...features.server_requests.errors import InvalidClientResult
 from ...features.server_requests.sampling import (
     ContextScope,
     ModelPreferences,
     SampledBlock,
     SampleResult,
+    SamplingBlock,
     SamplingMessage,
     ToolChoice,
     ToolUse,
     ToolUseResult,
     check_conversation,
-    read_sample,
 )
-from ...protocol.content import Audio, Block, Image, Text
+from ...protocol.block_reader import KnownBlock
+from ...protocol.content import Audio, Block, Image, Role, Text
 from ...protocol.revisions import Revision
-from ..errors import InvalidResponseError
-from ..results.content import read_block
-from .params import ServerRequestRefused, as_json, malformed, optional, required
+from ..results.content import BLOCKS
+from .params import ServerRequestRefused, as_json, malformed, read_params
 
 USER_REJECTED = -1
 """The code of the specification for a refusal by the user (MCP, "Sampling")."""
-
-_ROLES = ("user", "assistant")
-_SCOPES = get_args(ContextScope)
-_CHOICES = get_args(ToolChoice)
 
 
 @frozen(eq=False, kw_only=True)
@@ -70,6 +68,63 @@ class SamplingRequest:
 # -- the request ---------------------------------------------------------------------------------
 
 
+def _above_zero(instance: Any, described: Any, value: int) -> None:
+    if value < 1:
+        raise StructuringError(("", "is not a whole number above 0"))
+
+
+def _share(instance: Any, described: Any, value: float | None) -> None:
+    if value is not None and not 0 <= value <= 1:
+        raise StructuringError(("", "is not from 0 to 1"))
+
+
+@frozen
+class _Hint:
+    name: str | None = None
+
+
+@frozen(kw_only=True)
+class _Preferences:
+    hints: tuple[_Hint, ...] = ()
+    cost_priority: float | None = field(default=None, validator=_share)
+    speed_priority: float | None = field(default=None, validator=_share)
+    intelligence_priority: float | None = field(default=None, validator=_share)
+
+
+@frozen
+class _Tool:
+    name: str
+    input_schema: Mapping[str, Any]
+
+
+@frozen
+class _Choice:
+    mode: ToolChoice = "auto"
+
+
+@frozen
+class _Message:
+    role: Role
+    content: tuple[SamplingBlock, ...]
+    meta: Mapping[str, Any] | None = field(default=None, metadata={"wire": "_meta"})
+
+
+@frozen(kw_only=True)
+class _Params:
+    """The params of `sampling/createMessage`."""
+
+    messages: tuple[_Message, ...]
+    max_tokens: int = field(validator=_above_zero)
+    system_prompt: str | None = None
+    model_preferences: _Preferences = _Preferences()
+    include_context: ContextScope = "none"
+    temperature: float | None = None
+    stop_sequences: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(factory=dict)
+    tools: tuple[_Tool, ...] = ()
+    tool_choice: _Choice = _Choice()
+
+
 def read_sampling(
     params: Mapping[str, Any], revision: Revision, *, with_tools: bool
 ) -> tuple[SamplingRequest, Callable[[Any], dict[str, Any]]]:
@@ -87,17 +142,21 @@ def read_sampling(
     if asks_for_tools and not with_tools:
         raise malformed("/tools", "is for clients that declared sampling.tools")
     kinds = _kinds(revision, with_tools)
+    read: _Params = read_params(_PARAMS, params, _Params)
+    preferences = asdict(read.model_preferences, recurse=False)
+    names = (hint.name for hint in read.model_preferences.hints)
+    preferences["hints"] = tuple(name for name in names if name is not None)
     request = SamplingRequest(
-        messages=_messages(params, kinds),
-        max_tokens=_max_tokens(params),
-        system_prompt=optional(params, "systemPrompt", str),
-        model_preferences=_preferences(params),
-        include_context=_one_of(params, "includeContext", _SCOPES, "none"),
-        temperature=_number(params, "temperature"),
-        stop_sequences=_texts(params, "stopSequences"),
-        metadata=optional(params, "metadata", dict) or {},
-        tools=_tools(params),
-        tool_choice=_tool_choice(params),
+        messages=_conversation(read.messages, kinds),
+        max_tokens=read.max_tokens,
+        system_prompt=read.system_prompt,
+        model_preferences=ModelPreferences(**preferences),
+        include_context=read.include_context,
+        temperature=read.temperature,
+        stop_sequences=read.stop_sequences,
+        metadata=read.metadata,
+        tools=tuple(params.get("tools") or ()),
+        tool_choice=read.tool_choice.mode,
         params=params,
     )
     return request, lambda returned: _write(returned, revision, kinds)
@@ -110,9 +169,14 @@ def _kinds(revision: Revision, with_tools: bool) -> tuple[type, ...]:
     return (Text, Image, *audio, *tools)
 
 
-def _messages(params: Mapping[str, Any], kinds: tuple[type, ...]) -> tuple[SamplingMessage, ...]:
-    wires = required(params, "messages", list)
-    messages = tuple(_message(one, f"/messages/{at}", kinds) for at, one in enumerate(wires))
+def _conversation(read: Sequence[_Message], kinds: tuple[type, ...]) -> tuple[SamplingMessage, ...]:
+    for at, message in enumerate(read):
+        if not message.content:
+            raise malformed(f"/messages/{at}/content", "is empty")
+        if not all(isinstance(block, kinds) for block in message.content):
+            what = "is of a kind that this client was not told to expect"
+            raise malformed(f"/messages/{at}/content", what)
+    messages = tuple(SamplingMessage(each.role, each.content, each.meta) for each in read)
     try:
         check_conversation(messages)
     except UsageError as error:
@@ -120,125 +184,12 @@ def _messages(params: Mapping[str, Any], kinds: tuple[type, ...]) -> tuple[Sampl
     return messages
 
 
-def _message(wire: Any, path: str, kinds: tuple[type, ...]) -> SamplingMessage:
-    if type(wire) is not dict:
-        raise malformed(path, "is not an object")
-    role = _one_of(wire, "role", _ROLES, None, path)
-    content = wire.get("content")
-    several = content if type(content) is list else [content]
-    if not several:
-        raise malformed(f"{path}/content", "is empty")
-    blocks = tuple(_block(one, f"{path}/content", kinds) for one in several)
-    return SamplingMessage(role, blocks, optional(wire, "_meta", dict, path))
-
-
-def _block(wire: Any, path: str, kinds: tuple[type, ...]) -> Any:
-    kind = wire.get("type") if type(wire) is dict else None
-    if kind == "tool_use":
-        block: Any = _tool_use(wire, path)
-    elif kind == "tool_result":
-        block = _tool_result(wire, path)
-    else:
-        block = _content(wire, path)
-    if not isinstance(block, kinds):
-        raise malformed(path, "is of a kind that this client was not told to expect")
-    return block
-
-
-def _content(wire: Any, path: str) -> Block:
-    try:
-        block = read_block(wire)
-    except InvalidResponseError as error:
-        raise malformed(path, f"cannot be read: {error.message}") from None
-    if not isinstance(block, Block):
-        raise malformed(path, "is of a kind that is not known")
-    return block
-
-
-def _tool_use(wire: dict[str, Any], path: str) -> ToolUse:
-    return ToolUse(
-        required(wire, "id", str, path),
-        required(wire, "name", str, path),
-        required(wire, "input", dict, path),
-        optional(wire, "_meta", dict, path),
-    )
-
-
-def _tool_result(wire: dict[str, Any], path: str) -> ToolUseResult:
-    return ToolUseResult(
-        required(wire, "toolUseId", str, path),
-        [_content(one, f"{path}/content") for one in required(wire, "content", list, path)],
-        wire.get("structuredContent"),
-        wire.get("isError") is True,
-    )
-
-
-def _max_tokens(params: Mapping[str, Any]) -> int:
-    given = _number(params, "maxTokens")
-    if given is None or given < 1 or not float(given).is_integer():
-        raise malformed("/maxTokens", "is not a whole number above 0")
-    return int(given)
-
-
-def _preferences(params: Mapping[str, Any]) -> ModelPreferences:
-    path = "/modelPreferences"
-    wire = optional(params, "modelPreferences", dict) or {}
-    hints = optional(wire, "hints", list, path) or []
-    if not all(type(hint) is dict for hint in hints):
-        raise malformed(f"{path}/hints", "is not an array of objects")
-    names = (optional(hint, "name", str, f"{path}/hints") for hint in hints)
-    return ModelPreferences(
-        hints=tuple(name for name in names if name is not None),
-        cost_priority=_priority(wire, "costPriority"),
-        speed_priority=_priority(wire, "speedPriority"),
-        intelligence_priority=_priority(wire, "intelligencePriority"),
-    )
-
-
-def _priority(wire: Mapping[str, Any], name: str) -> float | None:
-    value: float | None = _number(wire, name, "/modelPreferences")
-    if value is not None and not 0 <= value <= 1:
-        raise malformed(f"/modelPreferences/{name}", "is not from 0 to 1")
-    return value
-
-
-def _tools(params: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    tools = optional(params, "tools", list) or []
-    for at, tool in enumerate(tools):
-        if type(tool) is not dict:
-            raise malformed(f"/tools/{at}", "is not an object")
-        required(tool, "name", str, f"/tools/{at}")
-        required(tool, "inputSchema", dict, f"/tools/{at}")
-    return tuple(tools)
-
-
-def _tool_choice(params: Mapping[str, Any]) -> ToolChoice:
-    wire = optional(params, "toolChoice", dict) or {}
-    choice: ToolChoice = _one_of(wire, "mode", _CHOICES, "auto", "/toolChoice")
-    return choice
-
-
-def _texts(params: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    texts = optional(params, name, list) or []
-    if not all(type(text) is str for text in texts):
-        raise malformed(f"/{name}", "is not an array of strings")
-    return tuple(texts)
-
-
-def _number(members: Mapping[str, Any], name: str, path: str = "") -> Any:
-    value = members.get(name)
-    if value is not None and type(value) not in (int, float):
-        raise malformed(f"{path}/{name}", "is not a number")
-    return value
-
-
-def _one_of(
-    members: Mapping[str, Any], name: str, allowed: Sequence[str], default: Any, path: str = ""
-) -> Any:
-    value = default if members.get(name) is None else members[name]
-    if value not in allowed:
-        raise malformed(f"{path}/{name}", f"is not one of {', '.join(allowed)}")
-    return value
+_PARAMS = Structurer()
+_PARAMS.register_kinds(SamplingBlock)
+_PARAMS.register_one_or_several(tuple[SamplingBlock, ...])
+for _kind in (Text, Image, Audio):  # a hint that is wrong does not matter
+    _PARAMS.register(_kind, BLOCKS.structure)
+_PARAMS.register(Block | str, lambda wire, _: BLOCKS.structure(wire, KnownBlock))
 
 
 # -- the response --------------------------------------------------------------------------------

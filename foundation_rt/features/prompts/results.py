@@ -5,15 +5,14 @@ A server whose prompts return plain text imports this with the first request, no
 
 from __future__ import annotations
 
-from binascii import a2b_base64
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 from attrs.validators import in_, instance_of, optional
 
 from ...errors import ErrorCode, ToolError
-from ...protocol.content import Audio, Block, Image, Role, Text
+from ...protocol.content import Block, Role, Text
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
@@ -112,29 +111,24 @@ def _message(value: Any) -> PromptMessage:
     )
 
 
-_WRITTEN: Final[dict[str, Callable[[Any], Block]]] = {
-    "text": lambda content: Text(content["text"]),
-    "image": lambda content: Image(
-        a2b_base64(content["data"], strict_mode=True), content["mimeType"]
-    ),
-    "audio": lambda content: Audio(
-        a2b_base64(content["data"], strict_mode=True), content["mimeType"]
-    ),
-}
-
-
 def _written_message(value: Mapping[str, Any]) -> PromptMessage:
     """Return a message that is written as on the wire."""
     try:
         content = value["content"]
         if isinstance(content, Mapping):
-            content = _WRITTEN[content["type"]](content)
+            content = _read_block(dict(content))
         return PromptMessage(value["role"], content)
     except (KeyError, TypeError, ValueError) as error:
         raise _not_a_prompt() from TypeError(
-            'a message as a dict has "role" and "content", which is a str or a dict with "type"'
-            f" ({', '.join(_WRITTEN)}) and its members: {error!r}"
+            'a message as a dict has "role" and "content", which is a str or a content block as on'
+            f" the wire: {error!r}"
         )
+
+
+def _read_block(content: dict[str, Any]) -> Any:
+    from ...protocol.block_reader import KnownBlock, block_structurer
+
+    return block_structurer(leaves_out=False).structure(content, KnownBlock)
 
 
 def _not_a_prompt() -> ToolError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from ...protocol.methods import ROOTS_LIST
-from .errors import ClientCapabilityError, InvalidClientResult
+from .errors import ClientCapabilityError
 from .requests import PreparedRequest
 
 if TYPE_CHECKING:
@@ -33,26 +33,13 @@ class Roots:
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """Return the request for `peer`; raise `ClientCapabilityError` if it has no roots."""
+        from .answers import read_roots
+
         require(peer)
-        return PreparedRequest(ROOTS_LIST, {}, _read)
+        return PreparedRequest(ROOTS_LIST, {}, read_roots)
 
 
 def require(peer: Peer) -> None:
     """Raise `ClientCapabilityError` unless the client has roots (ASK-04)."""
     if ROOTS_LIST not in peer.revision.client_requests or not peer.can("roots"):
         raise ClientCapabilityError({"roots": {}})
-
-
-def _read(answer: Any) -> tuple[Root, ...]:
-    roots = answer.get("roots") if type(answer) is dict else None
-    if type(roots) is not list:
-        raise InvalidClientResult(("/roots", "is not an array"))
-    return tuple(_read_root(root, f"/roots/{index}") for index, root in enumerate(roots))
-
-
-def _read_root(root: Any, path: str) -> Root:
-    uri = root.get("uri") if type(root) is dict else None
-    if type(uri) is not str:
-        raise InvalidClientResult((f"{path}/uri", "is not a string"))
-    name = root.get("name")
-    return Root(uri, name if type(name) is str else None)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, get_args
 
 from attrs import field, frozen
 
 from ...errors import UsageError
 from ...protocol.content import Audio, Block, Image, Role, Text
 from ...protocol.methods import SAMPLING_CREATE_MESSAGE
-from .errors import ClientCapabilityError, InvalidClientResult
+from .errors import ClientCapabilityError
 from .requests import PreparedRequest
 
 if TYPE_CHECKING:
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 
 ContextScope = Literal["none", "thisServer", "allServers"]
 ToolChoice = Literal["auto", "required", "none"]
+
+_META = {"wire": "_meta"}
 
 
 @frozen
@@ -38,12 +38,14 @@ class ToolUse:
 
     id: str
     name: str
-    arguments: Mapping[str, Any]
-    meta: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] = field(metadata={"wire": "input"})
+    meta: Mapping[str, Any] | None = field(default=None, metadata=_META)
+
+    kind: ClassVar[str] = "tool_use"
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the content block."""
-        wire = {"type": "tool_use", "id": self.id, "name": self.name, "input": self.arguments}
+        wire = {"type": self.kind, "id": self.id, "name": self.name, "input": self.arguments}
         return wire if self.meta is None else {**wire, "_meta": self.meta}
 
 
@@ -59,13 +61,15 @@ class ToolUseResult:
 
     tool_use_id: str
     content: Sequence[Block | str]
-    structured: Any = None
+    structured: Any = field(default=None, metadata={"wire": "structuredContent"})
     is_error: bool = False
+
+    kind: ClassVar[str] = "tool_result"
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return the content block."""
         wire = {
-            "type": "tool_result",
+            "type": self.kind,
             "toolUseId": self.tool_use_id,
             "content": [_as_block(one).to_wire(revision) for one in self.content],
             "isError": self.is_error,
@@ -100,7 +104,7 @@ class SamplingMessage:
 
     role: Role
     content: tuple[SamplingBlock, ...] = field(converter=_to_blocks)
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = field(default=None, metadata=_META)
 
     def to_wire(self, revision: Revision) -> list[dict[str, Any]]:
         """Return the message; as several of one block each, where the revision allows one block."""
@@ -183,6 +187,8 @@ class Sample:
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """Return the request for `peer`; raise `ClientCapabilityError` or `UsageError`."""
+        from .answers import read_sample
+
         check_conversation(self.messages)
         self._check_capabilities(peer)
         return PreparedRequest(SAMPLING_CREATE_MESSAGE, self._params(peer.revision), read_sample)
@@ -301,7 +307,7 @@ class SampleResult:
     content: tuple[SampledBlock, ...]
     model: str
     stop_reason: str | None = None
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = field(default=None, metadata=_META)
 
     @property
     def text(self) -> str:
@@ -316,85 +322,3 @@ class SampleResult:
     def to_message(self) -> SamplingMessage:
         """Return the answer as a message, for the next request of the same conversation."""
         return SamplingMessage(self.role, self.content, self.meta)
-
-
-def read_sample(answer: Any) -> SampleResult:
-    """Return the client's result as a `SampleResult`.
-
-    Raises:
-        InvalidClientResult: it is invalid (ASK-09).
-    """
-    if type(answer) is not dict:
-        raise InvalidClientResult(("", "is not an object"))
-    if answer.get("role") not in ("user", "assistant"):
-        raise InvalidClientResult(("/role", "is neither user nor assistant"))
-    model = _text(answer, "model", "")
-    content = answer.get("content")
-    if type(content) is list:
-        several = [_read_block(one, f"/content/{index}") for index, one in enumerate(content)]
-    else:
-        several = [_read_block(content, "/content")]
-    reason, meta = answer.get("stopReason"), answer.get("_meta")
-    return SampleResult(
-        answer["role"],
-        tuple(several),
-        model,
-        reason if type(reason) is str else None,
-        meta if type(meta) is dict else None,
-    )
-
-
-def _read_block(block: Any, path: str) -> SampledBlock:
-    if type(block) is not dict:
-        raise InvalidClientResult((path, "is not an object"))
-    read = _READERS.get(block["type"]) if type(block.get("type")) is str else None
-    if read is None:
-        raise InvalidClientResult((f"{path}/type", "is not a kind of content that was asked for"))
-    return read(block, path)
-
-
-def _read_text(block: dict[str, Any], path: str) -> Text:
-    return Text(_text(block, "text", path), meta=_meta(block))
-
-
-def _read_image(block: dict[str, Any], path: str) -> Image:
-    return Image(_bytes(block, path), _text(block, "mimeType", path), meta=_meta(block))
-
-
-def _read_audio(block: dict[str, Any], path: str) -> Audio:
-    return Audio(_bytes(block, path), _text(block, "mimeType", path), meta=_meta(block))
-
-
-def _read_tool_use(block: dict[str, Any], path: str) -> ToolUse:
-    arguments = block.get("input")
-    if type(arguments) is not dict:
-        raise InvalidClientResult((f"{path}/input", "is not an object"))
-    name = _text(block, "name", path)
-    return ToolUse(_text(block, "id", path), name, arguments, _meta(block))
-
-
-_READERS: dict[str, Callable[[dict[str, Any], str], SampledBlock]] = {
-    "text": _read_text,
-    "image": _read_image,
-    "audio": _read_audio,
-    "tool_use": _read_tool_use,
-}
-
-
-def _text(holder: dict[str, Any], name: str, path: str) -> str:
-    value = holder.get(name)
-    if type(value) is not str:
-        raise InvalidClientResult((f"{path}/{name}", "is not a string"))
-    return value
-
-
-def _bytes(block: dict[str, Any], path: str) -> bytes:
-    try:
-        return a2b_base64(_text(block, "data", path), strict_mode=True)
-    except (Base64Error, ValueError):
-        raise InvalidClientResult((f"{path}/data", "is not base64")) from None
-
-
-def _meta(block: dict[str, Any]) -> dict[str, Any] | None:
-    meta = block.get("_meta")
-    return meta if type(meta) is dict else None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.client.handlers.sampling import SamplingRequest, read_sampling
+from foundation_rt.features.server_requests.answers import read_sample
 from foundation_rt.features.server_requests.errors import InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.server_requests.sampling import (
@@ -20,7 +21,6 @@ from foundation_rt.features.server_requests.sampling import (
     SamplingMessage,
     ToolUse,
     ToolUseResult,
-    read_sample,
 )
 from foundation_rt.kernel.registry.tool_definition import ToolDefinition
 from foundation_rt.protocol.content import Audio, Image, Text
@@ -143,13 +143,16 @@ def test_audio_where_the_revision_has_it() -> None:
         (asks({"role": "user"}), "/messages/0/content"),
         (asks({"role": "user", "content": []}), "/messages/0/content"),
         (asks(says("Hello")), "/messages/0/content"),
-        (asks(says({"type": "text"})), "/messages/0/content"),
-        (asks(says({"type": "video"})), "/messages/0/content"),
-        (asks(says({"type": ["text"]})), "/messages/0/content"),
-        (asks(says({"type": "image", "data": "?", "mimeType": "x"})), "/messages/0/content"),
-        (asks(says({"type": "resource_link", "uri": "a:b", "name": "c"})), "/messages/0/content"),
+        (asks(says({"type": "text"})), "/messages/0/content/text"),
+        (asks(says({"type": "video"})), "/messages/0/content/type"),
+        (asks(says({"type": ["text"]})), "/messages/0/content/type"),
+        (asks(says({"type": "image", "data": "?", "mimeType": "x"})), "/messages/0/content/data"),
+        (
+            asks(says({"type": "resource_link", "uri": "a:b", "name": "c"})),
+            "/messages/0/content/type",
+        ),
         (asks(says({**USE, "input": []}, role="assistant")), "/messages/0/content/input"),
-        (asks(says({**RESULT, "content": [1]})), "/messages/0/content/content"),
+        (asks(says({**RESULT, "content": [1]})), "/messages/0/content/content/0"),
         (asks({**says(TEXT), "_meta": 1}), "/messages/0/_meta"),
         (asks(maxTokens=None), "/maxTokens"),
         (asks(maxTokens="9"), "/maxTokens"),
@@ -158,13 +161,13 @@ def test_audio_where_the_revision_has_it() -> None:
         (asks(maxTokens=1.5), "/maxTokens"),
         (asks(systemPrompt=1), "/systemPrompt"),
         (asks(modelPreferences=[]), "/modelPreferences"),
-        (asks(modelPreferences={"hints": ["big"]}), "/modelPreferences/hints"),
-        (asks(modelPreferences={"hints": [{"name": 1}]}), "/modelPreferences/hints/name"),
+        (asks(modelPreferences={"hints": ["big"]}), "/modelPreferences/hints/0"),
+        (asks(modelPreferences={"hints": [{"name": 1}]}), "/modelPreferences/hints/0/name"),
         (asks(modelPreferences={"speedPriority": 2}), "/modelPreferences/speedPriority"),
         (asks(modelPreferences={"costPriority": "a"}), "/modelPreferences/costPriority"),
         (asks(includeContext="all"), "/includeContext"),
         (asks(temperature="hot"), "/temperature"),
-        (asks(stopSequences=[1]), "/stopSequences"),
+        (asks(stopSequences=[1]), "/stopSequences/0"),
         (asks(metadata=[]), "/metadata"),
         (asks(tools=["add"]), "/tools/0"),
         (asks(tools=[{"name": "add"}]), "/tools/0/inputSchema"),
