@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .http.page_access import PageAccess as PageAccess
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
+    from .kernel.feature import Feature as Feature
     from .kernel.invocation import Invocation as Invocation
     from .kernel.registry.tool_definition import ToolDefinition as ToolDefinition
     from .protocol.content import Annotations as Annotations
@@ -125,6 +126,7 @@ _HOMES = homes_of(
         "http.page_access": "PageAccess",
         "kernel.dispatcher": "Dispatcher",
         "kernel.engine.connection": "Connection",
+        "kernel.feature": "Feature",
         "kernel.invocation": "Invocation",
         "features.completions.registry": "Completion CompletionRequest",
         "features.prompts.results": "PromptMessage PromptResult",

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
+    from .kernel.feature import Feature
     from .kernel.invocation import Invocation
     from .kernel.registry.tools import Handler
     from .protocol.content import Icon
@@ -96,6 +97,7 @@ _OF_A_WHOLE_SERVER = {
     "checks": "readiness checks",
     "http_pages": "pages",
     "http_app": "application over HTTP",
+    "own_features": "features",
 }
 """The options that a server that is mounted in another one cannot have (MOUNT-06)."""
 
@@ -730,6 +732,48 @@ class Server:
             outer._add_method(mount.method(method))
         methods = {**self._options.methods, method.name: method}
         self._options = evolve(self._options, methods=methods)
+
+    def add_feature(
+        self,
+        feature: Feature,
+        *,
+        sections: Mapping[str, type[Settings]] | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Let a feature of yours join the server: its hooks, settings and extensions (EXT-12).
+
+        What else it has, it registers as any author does: tools, methods, lifespan hooks.
+
+        Args:
+            feature: its hooks are called after those of the runtime, in the order of additions.
+            sections: of configuration, as of `Server`.
+            extensions: as of `Server`.
+
+        Raises:
+            RegistrationError: a section is refused, or its name is taken.
+            UsageError: it is no feature, it has joined, an extension cannot be declared or is
+                declared already, or the server has been started.
+        """
+        from .kernel.feature import Feature
+
+        self._refuse_when_started("add a feature")
+        given: object = feature
+        if not isinstance(given, Feature) or given in self._options.own_features:
+            raise UsageError(f"add_feature takes an object of a class of Feature, once: {given!r}")
+        declared: Mapping[str, Mapping[str, Any]] = {}
+        if extensions is not None:
+            from .features.declared import read_server_extensions
+
+            declared = read_server_extensions(extensions)
+        for name in declared.keys() & self._options.extensions.keys():
+            raise UsageError(f"the server declares the extension {name!r} already")
+        if sections is not None:
+            self._config.add_sections(sections)
+        self._options = evolve(
+            self._options,
+            own_features=(*self._options.own_features, feature),
+            extensions={**self._options.extensions, **declared},
+        )
 
     # -- requests for somebody else --------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import orjson
 import psycopg
 import pytest
 
-from foundation_rt import AgentMessage, Server, ToolContext
+from foundation_rt import AgentMessage, Principal, Server, ToolContext
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.cli.main import main
@@ -503,3 +503,41 @@ async def test_guide_asks_for_the_token_of_the_provider() -> None:
     served = run({}, block("ctx.provider_token()"))["server"]
     async with TestClient(served) as client:
         assert await client.call("upstream") == "log in again"
+
+
+async def test_the_method_and_its_client_work() -> None:
+    names = run(
+        {"__name__": "reports"}, '@server.method("example/report")', "async def ask() -> dict"
+    )
+    result = await names["ask"]()
+    assert (result["city"], result["days"]) == ("Oslo", ["sunny"] * 3)
+
+
+@pytest.mark.rule("EXT-12", "EXT-13")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_the_feature_of_the_guide_works(
+    monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_NOTES__MOST", "2")
+    monkeypatch.setenv("FOUNDATION_RT_NOTES__WRITERS", "ann")
+    text = block("class NotesSettings")
+    assert len([line for line in text.splitlines() if line.strip()]) <= 60
+    server = run({"__name__": "notes"}, "class NotesSettings")["server"]
+
+    async def add(client: TestClient, text: str) -> Any:
+        try:
+            return (await client.request("example/notes/add", {"text": text}))["notes"]
+        except ProtocolError as error:
+            return error.data["code"]
+
+    async with TestClient(server, revision=revision) as client, TestClient(server) as other:
+        assert await add(client, "nobody") == "UNAUTHORIZED"
+        for each in (client, other):
+            each.connection.session.principal = Principal("ann" if each is client else "bob")
+        assert await add(other, "not a writer") == "UNAUTHORIZED"
+        assert [await add(client, text) for text in "abc"] == [
+            ["a"],
+            ["a", "b"],
+            "RESOURCE_EXHAUSTED",
+        ]
+        assert (await other.request("example/notes/read"))["notes"] == []

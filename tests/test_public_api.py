@@ -48,6 +48,7 @@ PUBLIC = {
     "ElicitUrl",
     "EmbeddedResource",
     "ErrorCode",
+    "Feature",
     "ForwardTarget",
     "ForwardedError",
     "ForwardedRequest",

@@ -88,4 +88,4 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
         from .state.stored_states import StoredStates
 
         features.append(StoredStates(config.server, clock, logger))
-    return features
+    return [*features, *options.own_features]

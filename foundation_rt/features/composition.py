@@ -86,6 +86,7 @@ class ServerOptions:
         experimental: capabilities that no revision defines, by name (REV-13).
         extensions: the settings of extensions, by name (EXT-08).
         methods: the methods of the author, by name.
+        own_features: what `Server.add_feature` was given.
         features: the registries of resources, prompts and completions.
         lifespan: the hooks that are entered before the first message.
         middleware: put around every handler, the first outermost.
@@ -117,6 +118,7 @@ class ServerOptions:
     experimental: Mapping[str, Mapping[str, Any]] | None = None
     extensions: Mapping[str, Mapping[str, Any]] = NO_ROWS
     methods: Mapping[str, CustomMethod] = NO_ROWS
+    own_features: tuple[Feature, ...] = ()
     publisher: Publisher | None = None
     features: Features | None = None
     lifespan: Lifespan[Any] | None = None

@@ -118,6 +118,8 @@ def admit(
     try:
         if check is not None:
             check(call)
+        for allow in calls.allow:
+            allow(call)
         if needs_slot:
             call.slot = calls.resources.take_slot(call.principal)
     except ToolError as refusal:

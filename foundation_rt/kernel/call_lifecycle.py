@@ -98,7 +98,7 @@ class CallLifecycle:
         limits: the `tools` section of the configuration.
 
     Attributes:
-        find, admit, prepared, ready, raised, dropped: the hooks of features; see `Feature`.
+        find, admit, allow, prepared, ready, raised, dropped: the hooks of features; see `Feature`.
     """
 
     resources: ResourceManager
@@ -108,6 +108,7 @@ class CallLifecycle:
     results: ResultWriter
     find: Hooks = field(default=(), init=False)
     admit: Hooks = field(default=(), init=False)
+    allow: Hooks = field(default=(), init=False)
     prepared: Hooks = field(default=(), init=False)
     ready: Hooks = field(default=(), init=False)
     raised: Hooks = field(default=(), init=False)
@@ -128,6 +129,8 @@ class CallLifecycle:
         try:
             self.check_payload_size(call)  # step 4
             self.find_tool(call, params)  # step 5
+            for allow in self.allow:
+                allow(call)
             if peer.revision.is_stateless and call.kind is TOOL:
                 for prepared in self.prepared:
                     prepared(call, params)

@@ -37,7 +37,8 @@ NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
 class Feature:
     """A feature of one server.
 
-    A subclass states its rows, and overrides the hooks that it needs.
+    A subclass states its rows, and overrides the hooks that it needs. Those that an application may
+    override are in EXT-12; the others are for what comes with the runtime, and may change.
 
     Attributes:
         requests: the function that answers a request, by its method. One that MCP does not have
@@ -104,6 +105,16 @@ class Feature:
 
     def admit(self, call: Invocation) -> None:
         """Refuse a call of a tool that some clients may not call, in step 5 (CALL-43).
+
+        Raises:
+            JsonRpcError, ToolError: the call is refused.
+        """
+
+    def allow(self, call: Invocation) -> None:
+        """Refuse a call of any method, after `admit` and before it takes a slot (EXT-13).
+
+        Called under the lock of its session: it must not block. The arguments of a tool have not
+        been validated yet.
 
         Raises:
             JsonRpcError, ToolError: the call is refused.
@@ -179,7 +190,7 @@ def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], .
 
 def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
     """Let features take part in the decisions of `dispatcher`."""
-    for name in ("find", "admit", "prepared", "ready", "raised", "dropped"):
+    for name in ("find", "admit", "allow", "prepared", "ready", "raised", "dropped"):
         setattr(dispatcher.calls, name, hooks(features, name))
     for name in (
         "around",

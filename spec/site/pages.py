@@ -10,7 +10,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 GUIDES = {
-    "Start": ("tutorial", "dev", "servers", "deadlines", "testing", "errors", "configuration"),
+    "Start": (
+        "tutorial",
+        "dev",
+        "servers",
+        "features",
+        "deadlines",
+        "testing",
+        "errors",
+        "configuration",
+    ),
     "Use": ("clients", "logins", "command-line", "openapi", "agents", "database", "embedding"),
     "Applications": ("task-server", "gateway", "host"),
     "Run": ("deployment", "authorization", "security", "operations"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
 
-from ...errors import ConfigError, UsageError
+from ...errors import ConfigError, RegistrationError, UsageError
 from .settings import ServerConfig, ServerSection, needs_loading
 
 if TYPE_CHECKING:
@@ -44,15 +44,30 @@ class ConfigSources:
         request_headers: Sequence[str] | None = None,
     ) -> None:
         self._cls: type[ServerConfig] = ServerConfig
+        self._sections: Mapping[str, type[Settings]] = {}
         if sections is not None:
-            from .sections import config_with
-
-            self._cls = config_with(sections)
+            self.add_sections(sections)
         self.file: str | PathLike[str] | None = None
         self._code = _with_identity(code, name, version)
         if request_headers is not None:
             self.set_defaults("http", {"request_headers": request_headers})
         self._overrides: dict[str, dict[str, Any]] = {}
+
+    def add_sections(self, sections: Mapping[str, type[Settings]]) -> None:
+        """Add sections of the application (CONF-24).
+
+        Raises:
+            RegistrationError: a section is refused, or there is one of its name.
+            UsageError: `sections` is not a mapping.
+        """
+        from .sections import config_with
+
+        if isinstance(sections, Mapping):  # `config_with` refuses all else
+            for name in sections.keys() & self._sections.keys():
+                raise RegistrationError(f"section {name!r}: there is one of this name")
+            sections = {**self._sections, **sections}
+        self._cls = config_with(sections)
+        self._sections = sections
 
     def override(self, section: str, settings: Mapping[str, Any]) -> None:
         """Give settings that win over every other source."""
