@@ -47,6 +47,10 @@ def tool_result(
         if len(text) > max_bytes:
             raise too_large(len(text), max_bytes)
         return {"content": [{"type": "text", "text": text.decode()}], "isError": False}
+    if tool.validate_output is not None and not is_shaped(value, tool):
+        from .structured_results import structured_result
+
+        return structured_result(value, tool, tool.validate_output, revision, max_bytes)
     from .shaped_results import shaped_result
 
     return shaped_result(value, tool, revision, max_bytes)
