@@ -1404,7 +1404,7 @@ class Server:
         Raises:
             UsageError: the server has lifespan hooks, and this is not within `lifetime()`.
         """
-        return self.runtime.connect_host(send, transport_type)
+        return self.runtime.embedding.connect(send, transport_type)
 
     def run(self, config: str | os.PathLike[str] | None = None) -> None:
         """Serve over stdio until the client leaves.

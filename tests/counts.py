@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.test_purity import entries, largest_circle, words_of_features_in_kernel
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "foundation_rt"
 KERNEL = ("protocol", "kernel")
@@ -139,6 +141,16 @@ def calls_of(events: list[list[str]]) -> tuple[int, int]:
     return before, after
 
 
+def kernel_lines() -> int:
+    """Return how many lines of code a newcomer reads."""
+    return sum(map(lines_of_code, files_of(KERNEL)))
+
+
+def loaded_files(seen: dict[str, Any]) -> list[Path]:
+    """Return the files of this package that a process had loaded at its first call."""
+    return [Path(each) for each in seen["loaded"] if each]
+
+
 def report() -> str:
     """Return the counts beside the targets of the project."""
     seen = inline_call()
@@ -148,7 +160,7 @@ def report() -> str:
         ("kernel", list(files_of(KERNEL)), "5,400 lines"),
         (
             "loaded for one call over stdio",
-            [Path(each) for each in seen["loaded"] if each],
+            loaded_files(seen),
             "9,000 lines",
         ),
         ("package", list(files_of([""])), "69,000 lines, 430 files"),
@@ -160,6 +172,9 @@ def report() -> str:
         ("frames to an inline handler", "", str(frames_of(seen["stack"])), "9"),
         ("Python calls before it", "", str(before), "37"),
         ("Python calls after it", "", str(after), "41"),
+        ("largest circle of files", "", str(largest_circle()), "8"),
+        ("words of features in kernel", "", str(len(words_of_features_in_kernel())), "0"),
+        ("entries of the package", "", str(len(entries())), "15"),
     ]
     return "\n".join(f"{a:32}{b:>8}{c:>16}   {d}" for a, b, c, d in rows)
 

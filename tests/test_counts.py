@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.counts import calls_of, frames_of, inline_call, lines_of_code, report
+from tests.counts import (
+    calls_of,
+    frames_of,
+    inline_call,
+    kernel_lines,
+    lines_of_code,
+    loaded_files,
+    report,
+)
+from tests.test_purity import entries, largest_circle
 
 
 def test_call_of_an_inline_tool_has_few_frames_and_calls() -> None:
@@ -13,6 +22,16 @@ def test_call_of_an_inline_tool_has_few_frames_and_calls() -> None:
     assert frames_of(seen["stack"]) <= 9
     assert 0 < before <= 37
     assert 0 < after <= 41
+    assert sum(map(lines_of_code, loaded_files(seen))) <= 11_500
+
+
+def test_newcomer_reads_little() -> None:
+    assert kernel_lines() <= 5_400
+    assert len(entries()) <= 15
+
+
+def test_no_circle_of_imports_is_large() -> None:
+    assert largest_circle() <= 8
 
 
 def test_blanks_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
@@ -23,5 +42,15 @@ def test_blanks_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
 
 def test_report_has_a_row_for_each_count() -> None:
     text = report()
-    parts = ("kernel", "loaded", "package", "tests", "frames", "calls")
+    parts = (
+        "kernel",
+        "loaded",
+        "package",
+        "tests",
+        "frames",
+        "calls",
+        "circle",
+        "words",
+        "entries",
+    )
     assert all(part in text for part in parts)

@@ -1,10 +1,8 @@
-"""Timers: a queue without a clock, and a thread that runs one."""
+"""Timers: a queue of them without a clock."""
 
 from __future__ import annotations
 
 import heapq
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -69,38 +67,3 @@ class TimerQueue:
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 yield callback
-
-
-@define(eq=False, repr=False)
-class TimerThread:
-    """Runs timers in a thread of their own; any thread may add one."""
-
-    _queue: TimerQueue = field(factory=TimerQueue, init=False)
-    _changed: threading.Condition = field(factory=threading.Condition, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-
-    def call_later(self, seconds: float, callback: Callback) -> QueuedTimer:
-        """Run `callback` in `seconds`."""
-        due = time.monotonic() + seconds
-        with self._changed:
-            before = self._queue.next_due()
-            timer = self._queue.add(due, callback)
-            if self._thread is None:
-                thread = threading.Thread(
-                    target=self._run, name="foundation-rt-timers", daemon=True
-                )
-                thread.start()
-                self._thread = thread
-            elif before is None or due < before:
-                self._changed.notify()
-        return timer
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                callbacks = list(self._queue.pop_due(time.monotonic()))
-                if not callbacks:
-                    due = self._queue.next_due()
-                    self._changed.wait(None if due is None else due - time.monotonic())
-            for callback in callbacks:
-                callback()

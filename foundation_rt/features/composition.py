@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..protocol.principal import Principal
     from .audit import AuditLog
     from .custom_methods import CustomMethod
+    from .embedding import Embedding
     from .instruments import Instruments
     from .lifespan import Lifespan
     from .metrics import Metrics
@@ -160,6 +161,24 @@ class ServerRuntime(Runtime):
     agents: AgentCoordinator | None = None
     audit: AuditLog | None = None
     metrics: Metrics | None = None
+
+    _embedding: Embedding | None = None
+
+    @property
+    def embedding(self) -> Embedding:
+        """Return what connects the program that the server is part of; made when first needed."""
+        if self._embedding is None:
+            from .embedding import Embedding
+
+            # The first one wins, should two threads make one.
+            self.__dict__.setdefault("_embedding", Embedding(self))
+            assert self._embedding is not None
+        return self._embedding
+
+    @property
+    def is_embedded(self) -> bool:
+        """Return whether a connection or an application on a host's event loop is open."""
+        return self._embedding is not None and self._embedding.is_serving
 
     @property
     def serves_endpoint(self) -> bool:

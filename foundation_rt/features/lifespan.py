@@ -12,7 +12,7 @@ clients of a test, share them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..base.logs.logger import StructuredLogger
     from ..kernel.engine.executor import HoldsState
+    from .embedding import Embedding
 
     LifespanHook = (
         Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -233,8 +234,9 @@ class LifespanHolder(Protocol):
     async def close_features(self) -> None:
         """Release what features hold."""
 
-    def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `function()` on the loop thread of a host without a loop; wait for its end."""
+    @property
+    def embedding(self) -> Embedding:
+        """Return what runs the hooks for a host without an event loop."""
 
 
 @define(eq=False, repr=False)
@@ -256,12 +258,12 @@ class Lifetime:
 
     def __enter__(self) -> Any:
         if self._holder.lifespan is not None:
-            self._holder.run_in_background(self._holder.start_lifespan)
+            self._holder.embedding.run_in_background(self._holder.start_lifespan)
         return self._state
 
     def __exit__(self, *error: object) -> None:
         if self._holder.needs_closing:
-            self._holder.run_in_background(self._stop)
+            self._holder.embedding.run_in_background(self._stop)
 
     async def _stop(self) -> None:
         await self._holder.stop_lifespan()

@@ -316,7 +316,7 @@ class HttpApplication:
         if self._login is not None:
             await self._login.start(self.group is not None)
         service = _Service(asyncio.get_running_loop())
-        scheduler = runtime.use_loop(service.loop, service)
+        scheduler = runtime.embedding.use_loop(service.loop, service)
         quota, gives_way = session_quota(runtime.config), runtime.config.has_shares()
         table = partial(SessionTable, runtime.clock, config.session_idle_ms, quota, gives_way)
         service.endpoint = Endpoint(

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from ..base.config.settings import HttpSection
     from ..base.jsonschema.header_params import HeaderParameter
     from ..features.composition import ServerRuntime
+    from ..features.embedding import HostLoop
     from ..kernel.effects import Reply
     from ..kernel.engine.connection import Connection
-    from ..kernel.engine.scheduling import HostLoop
     from ..kernel.registry.tools import RegisteredTool
     from ..protocol.jsonrpc import Message
     from ..protocol.peer import Peer

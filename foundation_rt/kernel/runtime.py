@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +11,14 @@ from ..base.clock import Clock
 from ..base.config.settings import ServerConfig
 from ..base.ids import IdGenerator
 from ..base.logs.logger import StderrSink, StructuredLogger
-from ..errors import UsageError, describe_exception
+from ..errors import describe_exception
 from ..protocol.framing import LineReader
 from .call_lifecycle import Hooks
 from .dispatcher import Dispatcher
 from .effects import Abort, FeatureCallback
-from .engine.connection import Connection, Deliver, Observe, Send
+from .engine.connection import Connection, Deliver, Observe
 from .engine.directory import SessionDirectory
 from .engine.executor import Engine, HoldsState
-from .engine.scheduling import Background, HostLoop, running_loop
 from .execution_limits import ResourceManager
 from .feature import hooks, use
 from .registry.tools import ToolRegistry
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ..protocol.principal import Principal
-    from .effects import Notify, Reply
-    from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.scheduling import Scheduler
     from .feature import Feature
 
@@ -68,14 +64,11 @@ class Runtime:
     background_task: asyncio.Task[None] | None = field(default=None, init=False)
     _has_begun: bool = field(default=False, init=False)
     observers: list[Observe] = field(factory=list, init=False)
-    _loop_thread: Background = field(init=False)
     _closing: Hooks = field(default=(), init=False)
     _stopping: Hooks = field(default=(), init=False)
     _features: Sequence[Feature] = field(default=(), init=False)
-    _monitored_host: HostLoopMonitor | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._loop_thread = Background(self.report_loop_error)
         self.engine.workers.on_error = self.report_interruption
 
     def use(self, features: Sequence[Feature]) -> None:
@@ -176,16 +169,6 @@ class Runtime:
             if (closing := close()) is not None:
                 await closing
 
-    def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `function()` on the loop thread of a host without a loop, and wait for its end.
-
-        Raises:
-            UsageError: an event loop runs in this thread.
-        """
-        if running_loop() is not None:
-            raise UsageError("this host has an event loop: use `async with server.lifetime():`")
-        self._loop_thread.run(function())
-
     def start_background(self, scheduler: Scheduler) -> None:
         """Start what runs beside the calls, once."""
         if self.background is None or self._has_begun:
@@ -219,51 +202,6 @@ class Runtime:
                     self.engine.abort(effect.invocation, effect.reason)
                 elif isinstance(effect, FeatureCallback):
                     effect.function()
-
-    def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
-        """Return a connection of an embedding host, on its running event loop if it has one.
-
-        Raises:
-            UsageError: the server has lifespan hooks that have not been entered (OPS-06).
-        """
-        if self.lifespan is not None and not self.lifespan.is_open:
-            raise UsageError(
-                "the server has lifespan hooks: connect within `async with server.lifetime():`,"
-                " or in a host without an event loop within `with server.lifetime():`"
-            )
-        loop = running_loop()
-
-        def deliver(message: Reply | Notify) -> None:
-            send(message.line)
-
-        if loop is None:
-            connection = self.connect(deliver, transport_type, self._loop_thread)
-        else:
-            host = self._host_monitor(loop)
-            connection = self.connect(deliver, transport_type, host.host)
-            host.watch(connection)
-        self.start_background(connection.scheduler)
-        return connection
-
-    def use_loop(self, loop: asyncio.AbstractEventLoop, user: Closable) -> HostLoop:
-        """Return the scheduler of `loop`, whose delay is monitored until `user` is closed."""
-        host = self._host_monitor(loop)
-        host.watch(user)
-        return host.host
-
-    @property
-    def is_serving(self) -> bool:
-        """Return whether a connection or an application on a host's event loop is open."""
-        return self._monitored_host is not None and self._monitored_host.is_used()
-
-    def _host_monitor(self, loop: asyncio.AbstractEventLoop) -> HostLoopMonitor:
-        """Return the monitor of `loop`; the delay of the latest loop is the reported one."""
-        if self._monitored_host is None or self._monitored_host.host.loop is not loop:
-            from .engine.loop_monitor import HostLoopMonitor
-
-            self._monitored_host = monitored = HostLoopMonitor(HostLoop(loop))
-            self.resources.event_loop_delay = lambda: monitored.monitor.p99_ms(time.monotonic())
-        return self._monitored_host
 
     def report_interruption(self, message: str, error: BaseException | None) -> None:
         """Log an exception that was thrown into an idle thread of the runtime (ERR-07)."""

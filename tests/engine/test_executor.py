@@ -12,7 +12,7 @@ import pytest
 
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.kernel.engine.scheduling import HostLoop
+from foundation_rt.features.embedding import HostLoop
 from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
 from tests.support.server_fixture import ServerFixture, ServerPeer
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.engine.loop_monitor import WINDOW_SECONDS, HostLoopMonitor, LoopMonitor
+from foundation_rt.features.embedding import HostLoopMonitor
+from foundation_rt.kernel.engine.loop_monitor import WINDOW_SECONDS, LoopMonitor
 
 
 def watched(*turns: tuple[float, float]) -> LoopMonitor:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.timers import TimerQueue, TimerThread
+from foundation_rt.base.timers import TimerQueue
+from foundation_rt.features.embedding import Background, HostLoop, TimerThread
 from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
-from foundation_rt.kernel.engine.scheduling import Background, HostLoop
 from tests.support.virtual_loop import VirtualLoop
 
 PATIENCE = 60.0

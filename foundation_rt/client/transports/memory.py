@@ -76,7 +76,7 @@ class MemoryTransport:
         runtime = self.runtime or self.server.runtime
         await runtime.start_lifespan()
         loop = asyncio.get_running_loop()
-        self._connection = runtime.connect_host(
+        self._connection = runtime.embedding.connect(
             lambda line: loop.call_soon(self._deliver, line), "memory"
         )
 
@@ -115,10 +115,10 @@ class MemoryTransport:
 
     async def _leave(self) -> None:
         runtime = self.runtime or self.server.runtime
-        if not runtime.is_serving:
+        if not runtime.is_embedded:
             await runtime.stop_background()
         await runtime.stop_lifespan()
-        if not runtime.is_serving:
+        if not runtime.is_embedded:
             await runtime.close_features()
 
     def _deliver(self, line: bytes) -> None:

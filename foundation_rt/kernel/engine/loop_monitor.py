@@ -9,12 +9,8 @@ probability of 1 % (RES-10). Turns under a millisecond are not kept.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
-
-if TYPE_CHECKING:
-    from .scheduling import HostLoop
 
 WINDOW_SECONDS = 10.0
 _SHORTEST_KEPT_SECONDS = 0.001
@@ -58,35 +54,3 @@ class LoopMonitor:
             total += length
             delay = (total - allowed) / count
         return max(0.0, delay) * 1000
-
-
-class Closable(Protocol):
-    """A user of a loop until it is closed: a connection or an application."""
-
-    @property
-    def closed(self) -> bool:
-        """Return whether it no longer uses the loop."""
-
-
-@define(eq=False, repr=False)
-class HostLoopMonitor:
-    """Monitors a host's own loop by a probe, as long as any of its users is open."""
-
-    host: HostLoop
-    monitor: LoopMonitor = field(factory=LoopMonitor, init=False)
-    # Only the probe removes closed users: it runs as long as there is a user.
-    _users: list[Closable] = field(factory=list, init=False)
-
-    def watch(self, user: Closable) -> None:
-        """Probe at least until `user` is closed."""
-        self._users.append(user)
-        if len(self._users) == 1:
-            self.host.probe(self.monitor, self._is_used)
-
-    def is_used(self) -> bool:
-        """Return whether any user of the loop is open."""
-        return not all(each.closed for each in self._users)
-
-    def _is_used(self) -> bool:
-        self._users = [each for each in self._users if not each.closed]
-        return bool(self._users)

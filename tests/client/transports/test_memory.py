@@ -160,7 +160,7 @@ async def test_background_tasks_end_with_the_last_connection() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(runtime), "stop_background", lambda runtime: stop_agents())
         patch.setattr(type(runtime), "close_features", lambda runtime: close_features())
-        host = runtime.connect_host(lambda line: None, "memory")
+        host = runtime.embedding.connect(lambda line: None, "memory")
         first, _ = await connected(server)
         second, _ = await connected(server)
         await first.close()

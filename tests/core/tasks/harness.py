@@ -9,8 +9,8 @@ from typing import Any
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, TasksSection
 from foundation_rt.features.context import ToolContext
+from foundation_rt.features.embedding import HostLoop
 from foundation_rt.features.tasks.support import EXTENSION
-from foundation_rt.kernel.engine.scheduling import HostLoop
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import Principal
 from tests.support.server_fixture import ServerFixture, ServerPeer
