@@ -389,7 +389,11 @@ class Flows:
             await described.login(shown)
             while True:
                 await asyncio.sleep(interval)
-                answer = await self._post_token(server, client, parameters, dpop)
+                try:
+                    answer = await self._post_token(server, client, parameters, dpop)
+                except ConnectionLostError:  # RFC 8628, 3.5
+                    interval *= 2
+                    continue
                 if answer.error == "slow_down":
                     interval += _POLL_SECONDS
                 elif answer.error != "authorization_pending":

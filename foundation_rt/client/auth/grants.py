@@ -9,7 +9,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from attrs import asdict, field, fields, frozen
 
@@ -148,8 +148,10 @@ def authorization_url(
         asked["scope"] = " ".join(scopes)
         if OFFLINE_ACCESS in scopes:
             asked["prompt"] = "consent"  # OpenID Connect, 11: without it the scope is ignored
-    page = server.authorization_endpoint
-    return f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(asked)}"
+    # RFC 6749, 3.1: its own query stays, and no parameter comes twice.
+    page = urlsplit(server.authorization_endpoint)
+    own = [each for each in parse_qsl(page.query, keep_blank_values=True) if each[0] not in asked]
+    return page._replace(query=urlencode([*own, *asked.items()])).geturl()
 
 
 def read_callback(url: str, redirect_uri: str, state: str, server: ServerMetadata) -> str:

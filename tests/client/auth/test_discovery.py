@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import nullcontext, suppress
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from attrs import define, evolve, field
@@ -287,6 +288,20 @@ def test_text_of_a_refusal_is_shown_only_if_its_issuer_is_right() -> None:
         assert "Ann" not in str(caught.value)
 
 
+@pytest.mark.rule("CAUTH-18")
+def test_query_of_a_page_stays_and_repeats_no_parameter() -> None:
+    given = (
+        "?tenant=a%20b&state=theirs&redirect_uri=https%3A%2F%2Fevil.example.com&state=more&empty="
+    )
+    server = evolve(SERVER, authorization_endpoint=f"{ISSUER}/authorize{given}")
+    client = known_client("me", None, None, server)
+    page = authorization_url(server, client, BACK, URL, (), "ours", VERIFIER)
+    found = parse_qsl(urlsplit(page).query, keep_blank_values=True)
+    assert len(found) == len(dict(found))
+    expected = {"tenant": "a b", "state": "ours", "redirect_uri": BACK, "empty": ""}
+    assert expected.items() <= dict(found).items()
+
+
 @pytest.mark.rule("CAUTH-18", "CAUTH-14")
 def test_page_of_a_login_has_all_that_protects_it() -> None:
     client = known_client("me", None, None, SERVER)
@@ -332,8 +347,10 @@ class Net:
     resource: dict[str, Any]
     evil: dict[str, Any]
     sent: list[tuple[str, str]] = field(factory=list)
+    asked: list[str] = field(factory=list)
 
     async def get(self, url: str) -> AuthResponse:
+        self.asked.append(url)
         if url.startswith("https://mcp."):
             return AuthResponse(200, {}, self.resource)
         if url.startswith(f"{HONEST}/"):
@@ -344,7 +361,7 @@ class Net:
         if isinstance(body, bytes):
             return AuthResponse(201, {}, {"client_id": "c"})
         self.sent += [(value, url) for value in body.values()]
-        granted = {"access_token": f"token of {url}".replace(" ", "-"), "refresh_token": f"r-{url}"}
+        granted = {"access_token": f"token-of-{url}", "refresh_token": f"refresh-of-{url}"}
         return AuthResponse(200, {}, granted)
 
 
@@ -369,14 +386,24 @@ def honest_metadata() -> dict[str, Any]:
             "authorization_endpoint": ORIGINS.map(lambda each: f"{each}/authorize"),
             "token_endpoint": ORIGINS.map(lambda each: f"{each}/token"),
             "registration_endpoint": ORIGINS.map(lambda each: f"{each}/register"),
+            "revocation_endpoint": ORIGINS.map(lambda each: f"{each}/revoke"),
             "code_challenge_methods_supported": st.just(["S256"]),
             "authorization_response_iss_parameter_supported": st.booleans(),
         }
     ),
     keeps_state=st.booleans(),
+    challenged=st.none() | ORIGINS.map(lambda each: f"{each}/metadata"),
+    changed=st.sampled_from(["", "&iss=https://evil.example.com", "&code=another", "#code=other"]),
+    place=st.sampled_from([BACK, f"{EVIL}/callback", BACK.replace("7000", "7001")]),
 )
-def test_no_code_reaches_another_issuer_and_no_refresh_token_another_endpoint(
-    named: list[str], resource: Any, evil: dict[str, Any], keeps_state: bool
+def test_no_code_reaches_another_issuer_and_no_token_another_origin(
+    named: list[str],
+    resource: Any,
+    evil: dict[str, Any],
+    keeps_state: bool,
+    challenged: str | None,
+    changed: str,
+    place: str,
 ) -> None:
     net = Net({"resource": resource, "authorization_servers": named}, evil)
 
@@ -387,22 +414,27 @@ def test_no_code_reaches_another_issuer_and_no_refresh_token_another_endpoint(
         code = "code-of-honest" if is_honest else "code-of-evil"
         iss = HONEST if is_honest else evil["issuer"]
         state = asked["state"] if keeps_state else "other"
-        return f"{asked['redirect_uri']}?code={code}&state={state}&iss={iss}"
+        return f"{place}?code={code}&state={state}&iss={iss}{changed}"
 
     async def history() -> None:
         described = OAuth(login=login, redirect_uri=BACK)
         store = MemoryTokenStore()
         flows = Flows(URL, described, store, net, time.time, nullcontext)
-        grant = await flows.obtain(Challenge("bearer", {}), ())
+        parameters = {} if challenged is None else {"resource_metadata": challenged}
+        grant = await flows.obtain(Challenge("bearer", parameters), ())
         assert grant.refresh_token is not None
         net.resource["authorization_servers"] = [EVIL]
         await flows.refresh(grant)
         assert [url for value, url in net.sent if value == grant.refresh_token] == [
             grant.token_endpoint
         ]
+        await flows.revoke(grant)
 
     with suppress(MCPError):
         asyncio.run(history())
     assert {url for value, url in net.sent if value == "code-of-honest"} <= {f"{HONEST}/token"}
-    assert keeps_state or not net.sent
+    for value, url in net.sent:  # no token of an honest issuer anywhere else
+        assert f"-of-{HONEST}/" not in value or url.startswith(f"{HONEST}/")
+    assert not [url for url in net.asked if "-of-" in url]
+    assert (keeps_state and place == BACK and changed in ("", "#code=other")) or not net.sent
     assert resource in (URL, "https://mcp.example.com") or not net.sent

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from contextlib import nullcontext
+from itertools import pairwise
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
+from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import connect
+from foundation_rt.client.auth.challenges import Challenge
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
+from foundation_rt.client.auth.exchanges import AuthResponse
+from foundation_rt.client.auth.flows import Flows
 from foundation_rt.client.auth.logins import browser_login, device_login, paste_login
-from foundation_rt.client.errors import AuthorizationError
+from foundation_rt.client.auth.stores import MemoryTokenStore
+from foundation_rt.client.errors import AuthorizationError, ConnectionLostError
 from tests.support.oauth_world import World, where_it_leads
+from tests.support.virtual_loop import run_virtual
 
 
 def read(url: str) -> tuple[int, str]:
@@ -118,3 +126,41 @@ async def test_device_is_admitted_when_the_person_has_agreed(world: World) -> No
     async with connect(world.url, auth=OAuth(login=device_login(shown.append))) as client:
         with pytest.raises(AuthorizationError, match="access_denied"):
             await client.call("echo")
+
+
+@pytest.mark.rule("CAUTH-52")
+def test_device_is_asked_about_more_slowly_when_the_server_wants_it_or_does_not_answer() -> None:
+    issuer, times = "https://login.example.com", list[float]()
+    answers = ["authorization_pending", "slow_down", None, None, "authorization_pending", ""]
+
+    class Net:
+        async def get(self, url: str) -> AuthResponse:
+            said = {"resource": "https://mcp.example.com/mcp", "authorization_servers": [issuer]}
+            named = ("device_authorization_endpoint", "registration_endpoint", "token_endpoint")
+            described = {"issuer": issuer, **{each: f"{issuer}/{each}" for each in named}}
+            return AuthResponse(200, {}, described if url.startswith(issuer) else said)
+
+        async def post(self, url: str, body: object, headers: object) -> AuthResponse:
+            if url.endswith("registration_endpoint"):
+                return AuthResponse(201, {}, {"client_id": "c"})
+            if url.endswith("device_authorization_endpoint"):
+                page = {"device_code": "d", "verification_uri": f"{issuer}/enter", "interval": 2}
+                return AuthResponse(200, {}, page)
+            times.append(asyncio.get_running_loop().time())
+            said = answers[len(times) - 1]
+            if said is None:
+                raise ConnectionLostError("no answer within 30 s", may_have_run=False)
+            if said:
+                return AuthResponse(400, {}, {"error": said})
+            return AuthResponse(200, {}, {"access_token": "t", "token_type": "Bearer"})
+
+    async def main(clock: ManualClock) -> None:
+        described = OAuth(login=device_login(lambda _: None))
+        store = MemoryTokenStore()
+        url = "https://mcp.example.com/mcp"
+        flows = Flows(url, described, store, Net(), lambda: 0.0, nullcontext)
+        await flows.obtain(Challenge("bearer", {}), ())
+
+    run_virtual(main)
+    gaps = [round(after - before) for before, after in pairwise(times)]
+    assert gaps == [2, 7, 14, 28, 28]
