@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,14 @@ def send(
 
 def wait_for_login(host: HostProcess, key: str) -> dict[str, Any]:
     """Return the servers, when one of them waits for a login."""
-    while True:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         _, status = send(host, "GET", "/api/status", **{"X-API-Key": key})
         servers = {each["id"]: each for each in status["servers"]}
         if "needs login" in {each["state"] for each in servers.values()}:
             return servers
+        time.sleep(0.05)
+    raise AssertionError("no server waits for a login")
 
 
 @pytest.mark.rule("HOST-66")
