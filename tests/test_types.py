@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation_rt import Server
 from tests.support import pyright
 from tests.trace import ROOT
 
@@ -21,6 +22,15 @@ PROMISES = [
 @pytest.mark.rule("EXAMPLE-03", "TYPED-01", "EMBED-01")
 def test_pyright_finds_nothing_in_code_of_users(tmp_path: Path) -> None:
     assert pyright.problems([EXAMPLES, *PROMISES], tmp_path) == []
+
+
+@pytest.mark.rule("EMBED-11")
+def test_an_editor_completes_every_method_of_a_server(tmp_path: Path) -> None:
+    """Those of features as well, whose modules a server imports when it needs them."""
+    text = "from foundation_rt import Server\n\nserver = Server()\nserver."
+    public = {name for name in vars(Server) if not name.startswith("_")}
+    assert {"tool", "prompt", "mount", "method", "add_feature", "forward", "metrics"} <= public
+    assert pyright.completions(text, tmp_path) >= public
 
 
 @pytest.mark.rule("EXAMPLE-03", "TYPED-01", "EMBED-01")
