@@ -53,10 +53,10 @@ def settings(at: IdentityProviderFake, port: int, /, **changes: Any) -> dict[str
 
 @contextmanager
 def serving(
-    folder: Path, at: IdentityProviderFake, /, *words: str, **changes: Any
+    folder: Path, at: IdentityProviderFake, /, *words: str, port: int = 0, **changes: Any
 ) -> Iterator[tuple[LoginClient, ServerProcess]]:
-    """Serve, and yield a client."""
-    app, port = folder / "app.py", free_port()
+    """Serve at a port, by default a free one, and yield a client."""
+    app, port = folder / "app.py", port or free_port()
     app.write_text(APP)
     given = settings(at, port, **changes)
     line = command("serve", str(app), "--http", f"127.0.0.1:{port}", *words)

@@ -659,6 +659,58 @@ async def test_token_of_a_short_life_is_not_refreshed_for_every_request(world: W
 
 # -- peculiarities of big servers
 
+METHODS = {
+    "code_challenge_methods_supported": ["plain", "S256"],
+    "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+}
+BIG_SERVERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    # No registration; a client with a secret; tokens without an end; scopes with commas.
+    "GitHub": (
+        {"registration_endpoint": None, "authorization_response_iss_parameter_supported": None},
+        {"client_id": "Iv1.0123", "client_secret": "secret-of-the-app", "scopes": ("repo", "gist")},
+        "",
+    ),
+    # It takes descriptions of clients too, and its server refuses their tokens.
+    "Linear": ({**METHODS, "client_id_metadata_document_supported": True}, {}, ""),
+    "Notion": (METHODS, {}, ""),
+    # The server of one project calls itself by the path of all.
+    "Sentry": ({**METHODS, "revocation_endpoint": None}, {}, "/an-organization/a-project"),
+    # Its page is at another host than its issuer.
+    "Atlassian": (
+        {**METHODS, "authorization_endpoint": "http://localhost:{port}/authorize"},
+        {},
+        "",
+    ),
+}
+
+
+@pytest.mark.rule("CAUTH-20", "CAUTH-14", "CAUTH-31")
+@pytest.mark.parametrize("name", BIG_SERVERS)
+async def test_person_logs_in_and_stays_at_a_server_like(world: World, name: str) -> None:
+    members, described, path = BIG_SERVERS[name]
+    port = world.issuer.rpartition(":")[2]
+    world.server = {
+        key: value.format(port=port) if isinstance(value, str) else value
+        for key, value in members.items()
+    }
+    if name == "GitHub":
+        described = {**described, "issuer": world.issuer}
+        world.granted, world.token_lifetime, world.callback = "repo,gist", None, {"iss": None}
+    store, url = MemoryTokenStore(), f"{world.url}{path}"
+    auth = OAuth(login=log_in, store=store, **described)
+    async with connect(url, auth=auth) as client:
+        assert (await client.call("echo")).text == "done"
+    [registered] = world.paths("/register") or [None]
+    assert (registered is None) == (name == "GitHub")
+    [key] = [each for each in store._entries if each.resource]
+    entry = dict(store._entries[key])
+    await store.save(key, {**entry, "expires_at": 1.0, "refresh_at": 1.0})
+    async with connect(url, auth=OAuth(store=store, **described)) as client:
+        assert (await client.call("echo")).text == "done"
+    after = store._entries[key]
+    assert after["refresh_token"] not in (None, entry["refresh_token"])
+    assert after["scopes"] == (["repo", "gist"] if name == "GitHub" else [])
+
 
 @pytest.mark.rule("CAUTH-31", "CAUTH-33")
 async def test_github_reports_errors_with_200_and_separates_scopes_by_commas(world: World) -> None:

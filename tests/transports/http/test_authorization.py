@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -657,6 +660,57 @@ def test_workers_share_codes_tokens_and_those_of_the_provider(
             )
             for secret in (*held, "ann@x.org"):
                 assert secret.encode() not in content
+
+
+@pytest.mark.rule("AUTHZ-25", "AUTHZ-28", "AUTHZ-30")
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_killed_server_loses_no_login_and_no_code_counts_twice(
+    tmp_path: Path, provider: IdentityProviderFake, kind: str
+) -> None:
+    store = f"sqlite:{tmp_path / 'logins.db'}" if kind == "sqlite" else need_redis()
+    given = {"store": store, "refresh_ttl_ms": "60000"}
+    provider.gives_refresh = False  # one that rotates may be used up, and its successor not come
+    with serving(tmp_path, provider, **given) as (client, _):
+        client.register()
+        tokens = client.redeem(client.log_in()).json()
+    port = int(client.url.rpartition(":")[2])
+    for is_begun in (False, True):
+        with serving(tmp_path, provider, port=port, **given) as (_, process):
+            back = client.log_in()
+            with ThreadPoolExecutor() as threads:
+                refreshed = threads.submit(answer_of, partial(client.refresh, tokens))
+                redeemed = threads.submit(answer_of, partial(client.redeem, back))
+                if is_begun:
+                    process.wait_until(lambda: has_stored(process), "one of both is stored")
+                process.signal(signal.SIGKILL)
+        with serving(tmp_path, provider, port=port, **given) as (_, process):
+            again = client.redeem(back)
+            if redeemed.result() is None:
+                assert again.status_code == 200 or again.json()["error"] == "invalid_grant"
+            else:
+                assert again.json()["error"] == "invalid_grant"
+            assert client.redeem(back).json()["error"] == "invalid_grant"
+            renewed = client.refresh(tokens).json()
+            assert refreshed.result() in (None, renewed)
+            assert status_of(client, renewed) == 200
+            tokens = renewed
+
+
+def has_stored(process: ServerProcess) -> bool:
+    """Return whether a server has stored new tokens, of a code or of a refresh."""
+    events = ("TOKEN_ISSUED", "TOKEN_REFRESHED")
+    return any(process.records_with(eventType=event) for event in events)
+
+
+def answer_of(request: Callable[[], httpx2.Response]) -> dict[str, Any] | None:
+    """Return what a server answers; None if it is killed before."""
+    try:
+        answer = request()
+    except httpx2.TransportError:
+        return None
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 @pytest.mark.rule("AUTHZ-25", "AUTHZ-28", "AUTHZ-30")
