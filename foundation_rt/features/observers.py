@@ -26,8 +26,8 @@ class CompletedCall:
     """A call that has ended, as an observer is given it (OPS-34).
 
     Attributes:
-        method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`; with a
-            forwarder also those of lists, tasks and subscriptions.
+        method: `tools/call`, `resources/read`, `prompts/get`, `completion/complete`, or one of the
+            author's own; with a forwarder also those of lists, tasks and subscriptions.
         name: the name of the tool or the prompt, or the URI, as the client wrote it.
         label: for metrics: the name of a tool or prompt that is registered, or that the forwarder
             knows, "other" for another name, and "" for the methods whose names are the client's

@@ -83,6 +83,7 @@ async def use() -> None:
         assert_type(await client.get_prompt("review", {"code": "x"}), GetPromptResult)
         assert_type(await client.complete("review", "code", "x"), CompletionResult)
         assert_type(await client.request("odd/method", {"a": 1}, max_timeout=60), dict[str, Any])
+        connect("server", extensions={"com.example/reports": {}})
         assert_type(await client.request_all("tools/list"), list[dict[str, Any]])
         await client.call("forecast", handlers=ClientHandlers(elicitation=fill_in))
         await client.request("tools/call", {"name": "a"}, handlers=Handing())

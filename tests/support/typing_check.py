@@ -19,12 +19,14 @@ from foundation_rt import (
     Elicit,
     ElicitResult,
     ErrorCode,
+    Feature,
     ForwardedError,
     ForwardedRequest,
     ForwardTarget,
     Header,
     Icon,
     Image,
+    Invocation,
     PromptArgument,
     PromptDefinition,
     PromptMessage,
@@ -55,6 +57,27 @@ server = Server("weather", version="1.0.0", config={"tools": {"default_timeout_m
 @server.tool
 def plain(city: str, days: int = 3) -> dict[str, int]:
     return {city: days}
+
+
+@server.method("acme/report", timeout_ms=2000, scopes=["reports"])
+async def report(city: str, *, ctx: ToolContext) -> dict[str, int]:
+    assert_type(ctx.client.extensions, frozenset[str])
+    return {city: 1}
+
+
+server.method("acme/other", tags={"a"})  # type: ignore[call-arg]
+
+
+class Gate(Feature):
+    def allow(self, call: Invocation) -> None:
+        assert_type(call.method, str)
+
+    def instructions(self) -> str:
+        return "Mind the gate."
+
+
+server.add_feature(Gate(), extensions={"com.example/gate": {}})
+server.add_feature(object())  # type: ignore[arg-type]
 
 
 @server.tool(timeout_ms=2000, name="other", inline=True)
@@ -104,6 +127,8 @@ server.tool(plain, name="x")  # type: ignore[call-overload]
 async def use() -> None:
     waiting: Coroutine[Any, Any, list[str]] = later("Oslo", ctx=_context())
     assert_type(await waiting, list[str])
+    reporting: Coroutine[Any, Any, dict[str, int]] = report("Oslo", ctx=_context())
+    assert_type(await reporting, dict[str, int])
     async with TestClient(server) as client:
         assert_type(client, TestClient)
         assert_type(await client.list_tools(), list[dict[str, Any]])

@@ -84,7 +84,7 @@ SERVER = ArgumentRule(
         "transport_security": "set http.allowed_hosts and http.allowed_origins",
         "providers": "register what the provider has, or mount a server",
         "transforms": "there are none: change the tools, or put a gateway in front",
-        "extensions": "register what the extension adds",
+        "extensions": "register what the extension adds, and declare it: Server(extensions={...})",
         "cache_ttl": "give cache_ttl_ms=... to each resource, or set it in the configuration",
         "cache_scope": "remove it: what depends on the principal is never shared",
         "session_state_store": "set where sessions keep their state in the configuration",
