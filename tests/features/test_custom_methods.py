@@ -317,6 +317,17 @@ async def test_result_that_is_none_is_an_error(revision: str) -> None:
         assert "no number" not in str(error.data)
 
 
+@pytest.mark.rule("EXT-06", "REV-06")
+async def test_result_may_have_a_type_of_its_own() -> None:
+    server = Server("typed")
+    value = {"resultType": "acme", "_meta": {"a.b/c": 1}}
+    server.register_method("acme/typed", lambda params, ctx: value)
+    async with TestClient(server, revision=STATELESS) as client:
+        result = await client.request("acme/typed")
+        assert result["resultType"] == "acme"
+        assert result["_meta"].keys() == {"a.b/c", "io.modelcontextprotocol/serverInfo"}
+
+
 @pytest.mark.rule("EXT-06", "ERR-05")
 @pytest.mark.parametrize("error", [RuntimeError("secret"), SystemExit(3), KeyboardInterrupt()])
 async def test_exception_of_a_handler_is_an_error_without_its_text(error: BaseException) -> None:
