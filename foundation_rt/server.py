@@ -758,7 +758,8 @@ class Server:
 
         self._refuse_when_started("add a feature")
         given: object = feature
-        if not isinstance(given, Feature) or given in self._options.own_features:
+        has_joined = any(each is given for each in self._options.own_features)
+        if not isinstance(given, Feature) or has_joined:
             raise UsageError(f"add_feature takes an object of a class of Feature, once: {given!r}")
         declared: Mapping[str, Mapping[str, Any]] = {}
         if extensions is not None:

@@ -14,7 +14,6 @@ from foundation_rt import (
     JsonRpcErrorCode,
     RegistrationError,
     Server,
-    ToolContext,
     ToolError,
     UsageError,
 )
@@ -36,8 +35,6 @@ class Gate(Feature):
     def __init__(self, *closed: str) -> None:
         self.closed = set(closed)
         self.asked: list[str] = []
-        self.ended: list[str] = []
-        self.closings = 0
 
     def allow(self, call: Invocation) -> None:
         self.asked.append(f"{call.method} {call.name}".rstrip())
@@ -46,12 +43,6 @@ class Gate(Feature):
 
     def instructions(self) -> str:
         return "Mind the gate."
-
-    def session_ended(self, key: str) -> None:
-        self.ended.append(key)
-
-    def close(self) -> None:
-        self.closings += 1
 
 
 def make_server(feature: Feature, **options: Any) -> Server:
@@ -74,9 +65,8 @@ def make_server(feature: Feature, **options: Any) -> Server:
     def code(value: str) -> list[str]:
         return [value]
 
-    @server.method("acme/key", inline=True)
-    def key(ctx: ToolContext) -> dict[str, str]:
-        return {"key": ctx.session_key or ""}
+    @server.method("acme/own", inline=True)
+    def own() -> None: ...
 
     return server
 
@@ -92,7 +82,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "review",
     ),
-    "acme/key": ({}, ""),
+    "acme/own": ({}, ""),
 }
 
 
@@ -173,19 +163,12 @@ async def test_exception_of_a_feature_is_an_internal_error(method: str) -> None:
         assert client.connection.session.in_flight == {}
 
 
-@pytest.mark.rule("EXT-12", "FWD-28", "LIFE-18")
-async def test_feature_advises_and_takes_note_of_the_end() -> None:
-    gate = Gate()
-    server = make_server(gate)
-    async with TestClient(server, handshake=False) as client:
+@pytest.mark.rule("EXT-12", "FWD-28")
+async def test_advice_of_a_feature_follows_that_of_the_server() -> None:
+    async with TestClient(make_server(Gate()), handshake=False) as client:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         result = await client.request("initialize", params)
         assert result["instructions"] == "Be kind.\n\nMind the gate."
-        client.notify("notifications/initialized")
-        key = (await client.request("acme/key"))["key"]
-    assert gate.ended == [key]
-    await server.runtime.close_features()
-    assert gate.closings >= 1
 
 
 @pytest.mark.rule("EXT-12", "CONF-24")
