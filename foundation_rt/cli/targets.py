@@ -158,14 +158,14 @@ def target_of(line: CommandLine) -> Target:
 
 def with_login(server: HttpServer) -> HttpServer:
     """Return a server with what `login` has stored for it, if it goes with that (CLI-104)."""
-    if server.auth is not None:
+    if server.auth is not None or any(name.lower() == "authorization" for name in server.headers):
         return server
     from .login import login_of
 
     login = login_of(server.url)
     try:
         return evolve(server, auth=login)
-    except UsageError:  # it has a user or a token of its own, or is reached without TLS
+    except UsageError:  # it has a user of its own, or is reached without TLS
         return server
 
 

@@ -163,3 +163,26 @@ def test_answer_is_pasted_without_a_browser(person: Person) -> None:
         ran.stdin.write(f"{where_it_leads(page)}\n")
         out, _ = ran.communicate(timeout=PATIENCE)
     assert "Logged in to" in out
+
+
+@pytest.mark.rule("CAUTH-03", "CLI-104")
+def test_call_imports_what_its_token_needs(person: Person) -> None:
+    url, world = person.world.url, person.world
+    world.valid["token-of-me"] = ""
+    person.environment["PYTHONPROFILEIMPORTTIME"] = "1"
+
+    def imported(*words: str) -> set[str]:
+        done = person.runs("call", url, "echo", *words)
+        assert done.returncode == 0, done.stderr
+        modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert "foundation_rt.client.transports.http_wire" in modules
+        return {each.removeprefix("foundation_rt.") for each in modules}
+
+    own = imported("--header", "Authorization: Bearer token-of-me")
+    assert not {each for each in own if "client.auth" in each or each == "cli.login"}
+    person.runs("login", url)
+    stored = imported()
+    needed = {"client.auth.authorizer", "client.auth.grants", "client.auth.stores"}
+    assert needed <= stored
+    late = ("flows", "exchanges", "logins", "proofs", "discovery", "clients")
+    assert not stored & {f"client.auth.{each}" for each in late}

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsBytes
 
 from attrs import define, field
 
@@ -107,7 +107,7 @@ class Authorizer:
         """Return the state of one request, for which a person may be asked or not."""
         return AuthorizedRequest(may_login)
 
-    async def headers(self, turn: AuthorizedRequest, method: str, url: str) -> RawHeaders:
+    async def headers(self, turn: AuthorizedRequest, method: str, url: SupportsBytes) -> RawHeaders:
         """Return the headers that authorize a request; none if there is no token.
 
         Raises:
@@ -122,7 +122,8 @@ class Authorizer:
         if grant is None:
             return []
         if self._dpop is not None:
-            proof = self._dpop.proof(method, url, self.now(), grant.access_token)
+            named = bytes(url).decode("ascii")
+            proof = self._dpop.proof(method, named, self.now(), grant.access_token)
             return [(b"authorization", self._header), (b"dpop", proof.encode("ascii"))]
         return [(b"authorization", self._header)]
 
@@ -140,10 +141,13 @@ class Authorizer:
             AuthorizationError: there is no token to be had.
             ConnectionLostError: the authorization server does not answer.
         """
+        is_refused = status in _REFUSALS
+        if not is_refused and self._dpop is None:
+            return False
         nonce = headers.get("dpop-nonce")
         if self._dpop is not None and nonce is not None:
             self._dpop.note_nonce(self.url, nonce)
-        if status not in _REFUSALS:
+        if not is_refused:
             return False
         challenge = choose_challenge(headers.get("www-authenticate", ""))
         if challenge.parameters.get("error") == _NONCE and nonce is not None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import httpcore2
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...errors import MissingExtraError
 from .http_headers import RawHeaders
@@ -29,7 +29,7 @@ MAX_HEAD_BYTES: Final = 100 * 1024
 _PIECE = 64 * 1024  # bytes that are read at once
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class OutgoingRequest:
     """A request of HTTP.
 

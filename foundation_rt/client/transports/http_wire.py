@@ -454,9 +454,8 @@ async def _send_authorized(
 ) -> HttpResponse:
     """Return the response to a request with a token, sent again as long as that helps."""
     turn = authorizer.turn(may_login)
-    url = bytes(request.url).decode("ascii")
     while True:
-        headers = await authorizer.headers(turn, request.method, url)
+        headers = await authorizer.headers(turn, request.method, request.url)
         sent = OutgoingRequest(request.method, request.url, request.headers + headers, request.body)
         response = HttpResponse.of(await connection.send(sent))
         try:

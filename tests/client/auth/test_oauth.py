@@ -300,7 +300,7 @@ async def test_request_that_may_ask_a_person_waits_for_none_that_may_not(world: 
     challenge = {"www-authenticate": "Bearer"}
     turns = [authorizer.turn(may_login) for may_login in (False, True)]
     for turn in turns:
-        assert await authorizer.headers(turn, "POST", world.url) == []
+        assert await authorizer.headers(turn, "POST", world.url.encode()) == []
     ended = await asyncio.gather(
         *(authorizer.refused(turn, 401, challenge) for turn in turns), return_exceptions=True
     )
