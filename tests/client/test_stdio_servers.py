@@ -95,15 +95,29 @@ async def test_server_that_echoes_its_input_still_gets_responses() -> None:
 async def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     code = f"open({str(starts)!r}, 'a').write('x'); import there_is_no_such_module"
+    error = await failure_of(code)
+    assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
+    assert "there_is_no_such_module" in error.message
+    assert "Try again" not in str(error)
+    assert starts.read_text() == "x"
 
-    async with connect(StdioServer(sys.executable, ["-c", code])) as client:
+
+@pytest.mark.rule("CHILD-15")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that nothing was read")
+async def test_command_that_reads_nothing_is_started_once_whenever_it_exits(tmp_path: Path) -> None:
+    """As on a busy machine, the end of its pipes is known long before its exit."""
+    starts = tmp_path / "starts"
+    code = f"import os, time; open({str(starts)!r}, 'a').write('x'); "
+    error = await failure_of(code + "os.close(0); os.close(1); time.sleep(3600)")
+    assert not error.may_have_run
+    assert starts.read_text() == "x"
+
+
+async def failure_of(code: str) -> ConnectionLostError:
+    async with connect(StdioServer(sys.executable, ["-c", code], shutdown_grace=0.1)) as client:
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
-        error = caught.value
-        assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
-        assert "there_is_no_such_module" in error.message
-        assert "Try again" not in str(error)
-        assert starts.read_text() == "x"
+    return caught.value
 
 
 @pytest.mark.rule("CHILD-20")

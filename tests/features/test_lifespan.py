@@ -227,15 +227,12 @@ def test_hook_that_fails_to_stop_is_logged_and_the_others_are_left(
 
 
 @pytest.mark.rule("OPS-04")
-def test_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> None:
+@pytest.mark.virtual_time
+async def test_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> None:
     diary.hook("database")
     diary.hook("queue", leaving=lambda: asyncio.Event().wait())
-
-    async def main() -> None:
-        await diary.lifespan.start()
-        await diary.lifespan.stop(0.05)
-
-    run_bounded(main)
+    await diary.lifespan.start()
+    await diary.lifespan.stop(1)
     assert diary.entries == ["+database", "+queue", "-queue", "-database"]
     assert diary.messages == ["lifespan hook takes too long to stop: cancelled"]
 

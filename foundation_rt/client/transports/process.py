@@ -25,6 +25,7 @@ import errno
 import fcntl
 import logging
 import os
+import select
 import signal
 import socket
 import stat
@@ -276,8 +277,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def _check_input(self) -> None:
         """Find out whether it has read anything; close the descriptor that keeps the pipe open."""
+        if not self._written_bytes:
+            self.has_read = False
         if self._watched_input is not None:
-            if self.exit_code is not None and _has_unread(self._watched_input, self._written_bytes):
+            if _is_unread(self._watched_input, self._written_bytes):
                 self.has_read = False
             os.close(self._watched_input)
             self._watched_input = None
@@ -360,15 +363,20 @@ def _read_less(output: Any) -> None:
         output.max_size = _PIPE_CAPACITY
 
 
-def _has_unread(descriptor: int, written: int) -> bool:
-    """Return whether a closed input was never read, on Linux.
+def _is_unread(descriptor: int, written: int) -> bool:
+    """Return whether an input was never read and nobody can read it any more, on Linux.
 
-    The input is a pipe from Python 3.12 on, and a socket before: a socket whose peer was closed
-    with unread bytes reports ECONNRESET.
+    Its end is asked here, not the exit of the child: that may be noted later, on a busy machine.
+    The input is a pipe from Python 3.12 on, and a socket before: a pipe without readers reports
+    POLLERR, and a socket whose peer was closed with unread bytes ECONNRESET.
     """
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        poll = select.poll()
+        poll.register(descriptor, 0)
+        if not poll.poll(0):
+            return False
         unread = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
-        return 0 < written == int.from_bytes(unread, sys.byteorder)
+        return written == int.from_bytes(unread, sys.byteorder)
     with socket.socket(fileno=os.dup(descriptor)) as connection:
         error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         return error == errno.ECONNRESET

@@ -8,6 +8,7 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.redis_link import Outage
 from foundation_rt.http.cluster import worker_registry_redis
 from foundation_rt.http.cluster.session_seal import WorkerName
 from foundation_rt.http.cluster.worker_registry_redis import WorkerRegistry
@@ -85,3 +86,14 @@ async def test_redis_that_vanishes_without_a_word_is_noticed_and_listened_to_aga
         await reaches("started")
         await here.close()
         await there.close()
+
+
+@pytest.mark.rule("HTTP-69")
+def test_redis_works_again_when_all_parts_of_its_user_do() -> None:
+    sink = MemorySink()
+    outage = Outage(StructuredLogger(sink, ManualClock(), "info"), "fails", "works")
+    for part, error in (("find", OSError()), ("write", OSError()), ("find", None), ("find", None)):
+        outage.note(error, part)
+    assert [each["message"] for each in sink.lines] == ["fails"]
+    outage.note(None, "write")
+    assert [each["message"] for each in sink.lines] == ["fails", "works"]
