@@ -6,7 +6,7 @@ Here is also shown that the machine that compares a store with it finds what a s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -76,15 +76,6 @@ def test_returned_record_is_a_copy() -> None:
 # -- the machine finds what is wrong --------------------------------------------------------------
 
 
-class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
-    async def claim(self, wanted: Any, *rest: Any) -> Any:
-        for levels in self.ledger.waiting.values():
-            for queue in levels.values():
-                for request_id in sorted(queue, reverse=True):
-                    queue[request_id] = queue.pop(request_id)
-        return await super().claim(wanted, *rest)
-
-
 class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
     async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
         for each in arrivals:
@@ -109,7 +100,6 @@ class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
 @pytest.mark.parametrize(
     "kind",
     [
-        _ClaimsTheLastFirst,
         _AcknowledgesOverGaps,
         _EntersTwice,
         _ForgetsOnReopen,
@@ -129,7 +119,16 @@ def test_comparison_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapte
     assert all(isinstance(error, AssertionError) for error in errors)
 
 
-# -- too rare for a hunt: a recorded history ------------------------------------------------------
+# -- too rare for a hunt: recorded histories ------------------------------------------------------
+
+
+class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
+    async def claim(self, wanted: Any, *rest: Any) -> Any:
+        for levels in self.ledger.waiting.values():
+            for queue in levels.values():
+                for request_id in sorted(queue, reverse=True):
+                    queue[request_id] = queue.pop(request_id)
+        return await super().claim(wanted, *rest)
 
 
 class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
@@ -152,33 +151,54 @@ class _Recorded(st.DataObject):
         return next(self.values)
 
 
-@pytest.mark.rule("AACP-30")
-@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _TakesLateOutcomes])
-def test_comparison_finds_an_outcome_that_is_taken_late(
-    kind: type[InMemoryAACPPersistenceAdapter],
-) -> None:
+def request(name: str) -> tuple[Any, ...]:
+    return ("b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, name)
+
+
+@contextmanager
+def beside_memory(kind: type[InMemoryAACPPersistenceAdapter]) -> Iterator[BesideMemory]:
     class Machine(BesideMemory):
         @staticmethod
         @contextmanager
         def place() -> Iterator[MakeAdapter]:
             yield kind
 
-    request = (1, "b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, "r0", {})
     machine = Machine()
     try:
         machine.begin()
-        machine.append(_Recorded(*request))
+        yield machine
+    finally:
+        machine.teardown()
+
+
+def differs(kind: type[InMemoryAACPPersistenceAdapter]) -> AbstractContextManager[object]:
+    """Return what holds that a store with a bug is told from the one that is right."""
+    is_right = kind is InMemoryAACPPersistenceAdapter
+    return nullcontext() if is_right else pytest.raises(AssertionError)
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _ClaimsTheLastFirst])
+def test_comparison_finds_a_claim_out_of_turn(kind: type[InMemoryAACPPersistenceAdapter]) -> None:
+    with beside_memory(kind) as machine:
+        machine.append(_Recorded(2, *request("r0"), *request("r1"), {}))
+        with differs(kind):
+            machine.claim(["b"], "one", 1)
+            machine.records_are_alike()
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _TakesLateOutcomes])
+def test_comparison_finds_an_outcome_that_is_taken_late(
+    kind: type[InMemoryAACPPersistenceAdapter],
+) -> None:
+    with beside_memory(kind) as machine:
+        machine.append(_Recorded(1, *request("r0"), {}))
         machine.claim(["b"], "one", 1)
         machine.time_passes(40)
         machine.claim(["b"], "other", 1)
         first = machine.claims[0]
         assert len(machine.claims) == 2
-        with (
-            nullcontext()
-            if kind is InMemoryAACPPersistenceAdapter
-            else pytest.raises(AssertionError)
-        ):
+        with differs(kind):
             machine.complete(_Recorded([(first.request_id, first.epoch)], False))
             machine.records_are_alike()
-    finally:
-        machine.teardown()

@@ -88,7 +88,7 @@ async def test_redis_that_vanishes_without_a_word_is_noticed_and_listened_to_aga
         await there.close()
 
 
-@pytest.mark.rule("HTTP-69")
+@pytest.mark.rule("HTTP-79")
 def test_redis_works_again_when_all_parts_of_its_user_do() -> None:
     sink = MemorySink()
     outage = Outage(StructuredLogger(sink, ManualClock(), "info"), "fails", "works")
