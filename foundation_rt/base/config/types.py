@@ -96,12 +96,20 @@ class Pattern(Kind):
         expected: the same in words.
         optional: None is accepted as well.
         is_secret: the value is never shown.
+        default: a value that matches: a start with it compiles no expression.
     """
 
     def __init__(
-        self, pattern: str, expected: str, *, optional: bool = False, is_secret: bool = False
+        self,
+        pattern: str,
+        expected: str,
+        *,
+        optional: bool = False,
+        is_secret: bool = False,
+        default: str | None = None,
     ) -> None:
         self.pattern = pattern
+        self.default = default
         self.expected = expected
         self.optional = optional
         self.is_secret = is_secret
@@ -111,6 +119,8 @@ class Pattern(Kind):
             return self.optional
         if type(value) is not str or not _is_printable(value):
             return False
+        if value == self.default:
+            return True
         return re.fullmatch(self.pattern, value) is not None
 
 
@@ -244,7 +254,9 @@ KEY_NAME = KeyName()
 FILE_PATH = Pattern(
     "[^\\u0000-\\u001f\\u007f-\\u009f]{1,4095}", "the path of a file", optional=True
 )
-HTTP_PATH = Pattern("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
+HTTP_PATH = Pattern(
+    "/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp", default="/mcp"
+)
 HOST_NAME = Pattern(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
 WORKER_ADDRESS = Pattern(
     r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?",
@@ -290,7 +302,9 @@ ALLOWED = Pattern(
     "sub:ID, an email address, @DOMAIN, org:NAME or *",
 )
 REDIRECT_URI = Pattern(
-    f"loopback|https://{_HOST}{_REST_OF_URL}", "loopback, or an https:// URL without #"
+    f"loopback|https://{_HOST}{_REST_OF_URL}",
+    "loopback, or an https:// URL without #",
+    default="loopback",
 )
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True

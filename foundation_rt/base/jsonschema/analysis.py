@@ -42,7 +42,7 @@ _REMEDY: Final = (
 )
 
 
-@define
+@define(eq=False, repr=False)
 class SchemaAnalysis:
     """The facts about one schema.
 

@@ -48,7 +48,7 @@ class ValidationResult:
     errors: tuple[ValidationIssue, ...] = ()
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class CompiledSchema:
     """A compiled schema.
 

@@ -43,7 +43,7 @@ _WITHOUT_STRUCTURE = (str, None, type(None), Any, object)
 """Types of results that have no output schema by default; a look spares an import (TYPED-49)."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class TypedTool:
     """A tool as its function describes it (TYPED-01).
 

@@ -15,7 +15,7 @@ from typing import TextIO
 from attrs import define
 
 
-@define
+@define(eq=False, repr=False)
 class ProtocolDescriptors:
     """The descriptors of the protocol.
 
