@@ -13,8 +13,7 @@ from ..base.exact_json import loads
 from ..errors import has_type
 from ..protocol.content import Block, Text, ToolResult
 from ..protocol.plain_values import not_serializable, write_json, write_text
-from .results import too_large
-from .structured_results import add_structured, checked
+from .results import add_structured, checked, too_large
 
 if TYPE_CHECKING:
     from ..base.jsonschema.compilation import Validator

@@ -17,8 +17,7 @@ from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.kernel.invocation import Returned
 from foundation_rt.kernel.registry.tool_definition import ToolDefinition
 from foundation_rt.kernel.registry.tools import RegisteredTool, ToolRegistry
-from foundation_rt.kernel.results import is_shaped, tool_result
-from foundation_rt.kernel.structured_results import OutputSchemaViolation
+from foundation_rt.kernel.results import OutputSchemaViolation, is_shaped, tool_result
 from foundation_rt.protocol.content import Audio, Block, Image, ResourceLink, Text, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from tests.support.core import Core, completions, make_core, replies
