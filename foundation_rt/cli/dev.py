@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
@@ -92,6 +94,7 @@ def _read_target(line: CommandLine) -> DevTarget:
         CommandLineError: options do not go with it.
         UsageError: it is no server, or a file is not there.
     """
+    from ..apps.coordinator import with_logins
     from ..apps.dev.front import DevTarget
     from ..apps.gateway.source import Source, file_source, single_source
     from ..base.mcp_json import usual_places
@@ -100,7 +103,9 @@ def _read_target(line: CommandLine) -> DevTarget:
     extra = _extra_files(line.options.get("--watch", []))
     if text is not None and text.endswith(".json") and len(text.split()) == 1:
         line.refuse_app_options()
-        return DevTarget(text, "file", file_source(Path(text)), _watch(extra))
+        source = file_source(Path(text))
+        source = evolve(source, read=with_logins(source.read))
+        return DevTarget(text, "file", source, _watch(extra))
     if text is None:
         line.refuse_app_options()
         found: Any = AppTarget("")

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
-from foundation_rt.apps.coordinator import Coordinator, ServerState, ToolExecutionError
+from foundation_rt.apps.coordinator import (
+    Coordinator,
+    ServerState,
+    ToolExecutionError,
+    plans_of,
+    with_logins,
+)
 from foundation_rt.client import (
     AuthorizationError,
     HttpServer,
@@ -81,6 +89,27 @@ async def test_call_that_lacks_a_scope_alone_leaves_the_server_ready(world: Worl
             while len(world.calls) < asked + 2:  # the call, and the list once more
                 await asyncio.sleep(0.02)
         assert servers.states["it"].state is ServerState.READY
+
+
+@pytest.mark.rule("COORD-85")
+def test_login_of_one_person_needs_no_member_of_the_entry() -> None:
+    url = "https://mcp.example.com/mcp"
+    listed: dict[str, Any] = {
+        "plain": {"url": url},
+        "named": {"url": url, "oauth": {"scopes": ["read"]}},
+        "key": {"url": url, "headers": {"authorization": "Bearer of-mine"}},
+        "passed": {"url": url, "headersFrom": {"X-Key": "X-Key"}},
+        "user": {"url": "https://ann:secret@mcp.example.com/mcp"},
+        "clear": {"url": "http://mcp.example.com/mcp"},
+        "child": {"command": "x"},
+        "off": {"url": url, "disabled": True},
+    }
+    read = partial(plans_of, listed)
+    plans = with_logins(read)()
+    takers = {server for server, plan in plans.items() if plan.login_target is not None}
+    assert takers == {"plain", "named"}
+    before = read()
+    assert {server for server, plan in plans.items() if plan != before[server]} == {"plain"}
 
 
 @pytest.mark.rule("COORD-83")

@@ -29,6 +29,7 @@ PUBLIC = {
     "file_identity",
     "for_many",
     "shared_logins",
+    "with_logins",
     "is_own_child",
     "mark_children",
     "outside_name",

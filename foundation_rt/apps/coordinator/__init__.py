@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .servers import plans_of as plans_of
     from .servers import plans_of_file as plans_of_file
     from .servers import shared_logins as shared_logins
+    from .servers import with_logins as with_logins
     from .start_chain import chain_mark as chain_mark
     from .start_chain import file_identity as file_identity
     from .start_chain import is_own_child as is_own_child
@@ -55,7 +56,7 @@ _HOMES = homes_of(
         "server_connections": "ServerConnections",
         "server_group": "ServerStatus",
         "server_state": "ServerState",
-        "servers": "ServerPlan for_many plans_of plans_of_file shared_logins",
+        "servers": "ServerPlan for_many plans_of plans_of_file shared_logins with_logins",
         "start_chain": "chain_mark file_identity is_own_child mark_children",
     }
 )

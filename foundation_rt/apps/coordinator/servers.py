@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from ...base.mcp_json import Agreement, ServerEntry, ServerFile, ServerFileError, ServerSettings
+from ...base.mcp_json import (
+    Agreement,
+    OAuthEntry,
+    ServerEntry,
+    ServerFile,
+    ServerFileError,
+    ServerSettings,
+)
 from ...client import HttpServer, OAuth, StdioServer
 from ...errors import UsageError
 from .names import id_problem
@@ -105,6 +112,31 @@ def for_many(read: PlanSource) -> PlanSource:
         }
 
     return read_for_many
+
+
+def with_logins(read: PlanSource) -> PlanSource:
+    """Return what reads the same plans for one person, whose logins count without `oauth`, too.
+
+    An entry with a credential of its own, or with those of clients, stays as it is (COORD-85).
+    """
+
+    def read_with_logins() -> Plans:
+        return {server: _with_login(plan) for server, plan in read().items()}
+
+    return read_with_logins
+
+
+def _with_login(plan: ServerPlan) -> ServerPlan:
+    target = plan.target
+    if not isinstance(target, ServerEntry) or target.url is None or plan.settings.headers_from:
+        return plan
+    if target.oauth is not None:
+        return plan
+    try:
+        HttpServer(target.url, headers=target.headers, auth=OAuth())
+    except UsageError:  # it has a user or a token of its own, or is reached without TLS
+        return plan
+    return evolve(plan, target=evolve(target, oauth=OAuthEntry()))
 
 
 def shared_logins(plans: Plans) -> list[str]:

@@ -32,6 +32,7 @@ from ..coordinator import (
     mark_children,
     plans_of_file,
     shared_logins,
+    with_logins,
 )
 from .app import Host, make_server, orchestrator_settings
 from .environment import HostEnvironment
@@ -249,7 +250,8 @@ class HostParts:
             agreement = self._agreement(named)
             waiting = agreement.waiting(ServerFile.read(path))  # what cannot be used is said now
             read = partial(_read_file, path, mark, self.settings, agreement)
-            return ServerList(read, (path,), waiting=waiting)
+            logged = for_many if self.server.load_config().has_shares() else with_logins
+            return ServerList(logged(read), (path,), waiting=waiting)
         if named is not None:
             raise ServerFileError(
                 f"there is no file {named}: write it, or leave out --servers and MCP_JSON_PATH;"
@@ -277,15 +279,13 @@ class HostParts:
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the servers, not started yet."""
         assert self.servers is not None  # there was no problem
-        read = self.servers.read
         if self.server.load_config().has_shares():
-            read = for_many(read)
             self.environment.notes += [
                 f"at server {name!r} everybody acts as the person who logged in"
-                for name in shared_logins(read())
+                for name in shared_logins(self.servers.read())
             ]
         return Coordinator.from_plans(
-            read,
+            self.servers.read,
             self.servers.watched,
             connections=self._connections(),
             **self._circuits(),

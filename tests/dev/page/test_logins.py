@@ -55,7 +55,7 @@ def test_one_of_several_is_logged_in_to_in_the_list(browser: Browser, tmp_path: 
     home = {"XDG_DATA_HOME": str(tmp_path)}
     with running_world() as world:
         servers = {
-            "desk": {"url": world.url, "oauth": {}},
+            "desk": {"url": world.url},
             "off": {"command": "x", "disabled": True},
         }
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))

@@ -20,7 +20,7 @@ from tests.support.oauth_world import World, running_world, where_it_leads
 @contextmanager
 def host_of(world: World, folder: Path, **variables: str) -> Iterator[HostProcess]:
     """Run a host of one server that wants a login."""
-    servers = {"desk": {"url": world.url, "oauth": {}}}
+    servers = {"desk": {"url": world.url}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     named = {"XDG_DATA_HOME": str(folder), **variables}
     words = ("--servers", "mcp.json", "--model", "rules")
