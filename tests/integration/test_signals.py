@@ -111,7 +111,7 @@ def test_sighup_that_somebody_has_decided_on_before_ends_nothing(by: str, tmp_pa
         server.handshake()
         for _ in range(3):
             server.signal(signal.SIGHUP)
-            assert server.request("ping") == {}
+            assert server.request("ping")["result"] == {}
         assert server.finish() == 0
 
 
