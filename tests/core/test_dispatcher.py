@@ -110,6 +110,14 @@ def test_refused_initialize_is_not_logged() -> None:
     assert len(core.dispatch(INITIALIZE)) == 1
 
 
+@pytest.mark.rule("LIFE-01", "LIFE-05")
+def test_only_an_initialized_that_is_not_expected_is_dropped() -> None:
+    core = initializing()
+    assert core.dispatch(INITIALIZED) == []
+    [effect] = core.dispatch(INITIALIZED)
+    assert isinstance(effect, Log) and effect.message == "notification dropped"
+
+
 @pytest.mark.rule("LIFE-02")
 def test_initialize_returns_instructions_of_server() -> None:
     core = make_core(instructions="Be brief.")
