@@ -63,6 +63,8 @@ def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
         "resources": [each.wire(revision) for each in resources.resources.entries()],
         "resourceTemplates": [each.wire(revision) for each in resources.templates.entries()],
         "prompts": [each.wire(revision) for each in prompts.entries()],
+        "methods": [{"name": name} for name in sorted(server.options.methods)],
+        "extensions": [{"name": name} for name in sorted(server.options.extensions)],
     }
     return {name: listed for name, listed in lists.items() if listed}
 
@@ -98,6 +100,10 @@ def _page(report: Mapping[str, Any], config: type[ServerConfig], *, whole: bool)
             yield Heading(title, str(len(report[name])))
             yield from entry_list(report[name], "uri" if name == "resources" else "uriTemplate")
     yield from _prompts(report.get("prompts", ()), whole=whole)
+    for name in ("methods", "extensions"):
+        if name in report:
+            yield Heading(name.upper(), str(len(report[name])))
+            yield from entry_list(report[name], "name")
     yield from _settings(report, config, whole=whole)
 
 

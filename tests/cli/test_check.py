@@ -66,7 +66,8 @@ def test_check_prints_tools_schemas_and_configuration_without_secrets(
 
 
 @pytest.mark.rule("CLI-04")
-def test_check_prints_resources_templates_and_prompts(server: Server) -> None:
+def test_check_prints_what_a_server_has_beside_tools(server: Server) -> None:
+    server.register_method("acme/report", lambda params, ctx: None)
     server.resource("note://all")(lambda: "")
 
     @server.resource("note://{name}")
@@ -77,7 +78,11 @@ def test_check_prints_resources_templates_and_prompts(server: Server) -> None:
     def review(code: str) -> str:
         return code
 
-    report = check(server)[0]
+    report, page = check(server)
+    assert report["methods"] == [{"name": "acme/report"}]
+    assert "extensions" not in report
+    shown = render(page).splitlines()
+    assert shown[shown.index("METHODS  1") + 1].strip() == "acme/report"
     assert report["resources"] == [{"uri": "note://all", "name": "<lambda>"}]
     assert report["resourceTemplates"] == [{"uriTemplate": "note://{name}", "name": "note"}]
     arguments = [{"name": "code", "required": True}]
