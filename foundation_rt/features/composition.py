@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .metrics import Metrics
     from .middleware import Middleware, MiddlewareStack
     from .observers import CallObserver
+    from .otel_metrics import OtelMetrics
     from .proxy.forwarder import RequestForwarder
     from .readiness import ReadinessChecks
     from .registries import Features
@@ -151,6 +152,7 @@ class ServerRuntime(Runtime):
         agents: the coordinator, if the server has agents.
         audit: writes the audit records, if the configuration asks for them.
         metrics: counts for Prometheus, if the configuration asks for it.
+        otel_metrics: records with OpenTelemetry, if the configuration asks for it.
     """
 
     instruments: Instruments | None = None
@@ -161,6 +163,7 @@ class ServerRuntime(Runtime):
     agents: AgentCoordinator | None = None
     audit: AuditLog | None = None
     metrics: Metrics | None = None
+    otel_metrics: OtelMetrics | None = None
 
     _embedding: Embedding | None = None
 
@@ -204,13 +207,17 @@ class ServerRuntime(Runtime):
     def attach_instruments(self, instruments: Instruments) -> None:
         """Show `instruments` in the metrics from now on; without metrics they stay off."""
         self.instruments = instruments
+        if self.otel_metrics is not None:
+            instruments.mirror = self.otel_metrics.mirror
         if self.metrics is not None:
             self.metrics.instruments = instruments
+        if self.metrics is not None or self.otel_metrics is not None:
             instruments.start(self.clock, self.logger)
 
     def use_stack(self, stack: MiddlewareStack) -> None:
         """Put `stack` around the calls of this server from now on."""
         self.audit, self.metrics = stack.audit, stack.metrics
+        self.otel_metrics = stack.otel_metrics
         self._show_agents()
         self.observers += stack.observers
         self.engine.around = stack.around

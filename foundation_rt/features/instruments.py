@@ -52,6 +52,9 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_created", "_total")
 
 LabelValues = tuple[str, ...]
 
+Record = Callable[[float, dict[str, str]], None]
+"""Records a value, with its labels, elsewhere too."""
+
 Kind = Literal["counter", "gauge", "histogram"]
 
 Made = TypeVar("Made", bound="Instrument")
@@ -124,6 +127,7 @@ class Instrument:
         name: of the metric, as Prometheus shows it.
         description: shown beside it.
         labels: the names of its labels.
+        record: is given each value, too; None where metrics go to `/metrics` alone.
     """
 
     kind: ClassVar[Kind]
@@ -135,6 +139,15 @@ class Instrument:
     description: str
     labels: LabelValues
     _series: dict[LabelValues, Any] = field(factory=dict, init=False)
+    record: Record | None = field(default=None, init=False)
+
+    def labelled(self, values: LabelValues) -> dict[str, str]:
+        """Return the values of the labels by their names."""
+        return dict(zip(self.labels, values, strict=True))
+
+    def _note(self, values: LabelValues, number: float) -> None:
+        if self.record is not None:
+            self.record(number, self.labelled(values))
 
     def snapshot(self) -> list[tuple[LabelValues, Any]]:
         """Return the values of the labels and the value of every series."""
@@ -181,6 +194,7 @@ class Counter(Instrument):
         with self._owner.lock:
             values = self._bounded(values)
             self._series[values] = self._series.get(values, 0) + number
+        self._note(values, number)
 
 
 @define(eq=False, repr=False)
@@ -206,8 +220,10 @@ class Gauge(Instrument):
             raise UsageError(f"metric {self.name}: its callback sets it")
         values, number = self._values(labels), _number(self.name, value)
         with self._owner.lock:
-            if self._bounded(values) == values:
-                self._series[values] = number
+            if self._bounded(values) != values:
+                return
+            self._series[values] = number
+        self._note(values, number)
 
     def accept(self, found: object) -> list[tuple[LabelValues, float]]:
         """Return the series of what the callback returned.
@@ -234,7 +250,7 @@ class Histogram(Instrument):
 
     kind = "histogram"
 
-    _bounds: tuple[float, ...] = BUCKETS
+    bounds: tuple[float, ...] = BUCKETS
 
     def observe(self, seconds: float, /, **labels: object) -> None:
         """Count a duration in the series of these labels; from any thread.
@@ -251,8 +267,9 @@ class Histogram(Instrument):
             values = self._bounded(values)
             durations = self._series.get(values)
             if durations is None:
-                durations = self._series[values] = Durations(self._bounds)
+                durations = self._series[values] = Durations(self.bounds)
             durations.add(number)
+        self._note(values, number)
 
     def snapshot(self) -> list[tuple[LabelValues, Any]]:
         """Return the values of the labels and the durations of every series."""
@@ -265,10 +282,13 @@ class Instruments:
     """The metrics of one application; `Server.metrics` is one.
 
     Attributes:
-        is_on: whether anything is counted: `telemetry.metrics`, from the start of the server on.
+        is_on: whether anything is counted: by a setting of `telemetry`, from the start of the
+            server on.
+        mirror: makes each instrument elsewhere, too; set before the start.
     """
 
     is_on: bool = field(default=False, init=False)
+    mirror: Callable[[Instrument], Record | None] | None = field(default=None, init=False)
     lock: threading.Lock = field(factory=threading.Lock, init=False)
     _made: dict[str, Instrument] = field(factory=dict, init=False)
     _clock: Clock = field(factory=SystemClock, init=False)
@@ -289,6 +309,8 @@ class Instruments:
         for each in self.all():
             if each.probe is not None:
                 each.probe.attach(clock, logger)
+            if self.mirror is not None and each.record is None:
+                each.record = self.mirror(each)
 
     def counter(self, name: str, description: str, *, labels: Sequence[str] = ()) -> Counter:
         """Return a new counter.
@@ -404,6 +426,8 @@ class Instruments:
             if family in self._made:
                 raise RegistrationError(f"metric {instrument.name!r} exists already")
             self._made[family] = instrument
+        if self.is_on and self.mirror is not None:
+            instrument.record = self.mirror(instrument)
         return instrument
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .audit_file import AuditFile
     from .metrics import Metrics
     from .observers import CallObserver
+    from .otel_metrics import OtelMetrics
 
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
 
@@ -80,6 +81,7 @@ class MiddlewareStack(Shown):
         observers: are given the records of calls and handshakes.
         audit: writes the audit records, if the configuration asks for them.
         metrics: counts for Prometheus, if the configuration asks for it.
+        otel_metrics: records with OpenTelemetry, if the configuration asks for it.
         features: what is around the decisions about calls: a rate limit, if one is set.
     """
 
@@ -87,6 +89,7 @@ class MiddlewareStack(Shown):
     observers: list[Observe] = field(factory=list)
     audit: AuditLog | None = None
     metrics: Metrics | None = None
+    otel_metrics: OtelMetrics | None = None
     features: list[Feature] = field(factory=list)
 
 
@@ -125,6 +128,11 @@ def build_stack(
             has_others,
         )
         stack.observers.append(stack.metrics.observe)
+    if config.telemetry.otel_metrics:
+        from .otel_metrics import OtelMetrics
+
+        stack.otel_metrics = OtelMetrics(partial(_is_registered, registry, dispatcher), clock)
+        stack.observers.append(stack.otel_metrics.observe)
     if config.audit.enabled:
         from .audit import AuditLog
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _CARRIED = ("traceparent", "tracestate", "baggage")
 _MAX_CARRIED = 8192  # characters: the longest baggage that W3C requires to be propagated
 
-_NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
+NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
+"""`network.transport` by the transport of a session."""
 
 _TOOL_ERROR = "tool_error"
 
@@ -126,7 +127,7 @@ def _attributes(call: Invocation) -> dict[str, str]:
     forwarded: ForwardedRequest | None = call.parts.get(ForwardedRequest)
     if forwarded is not None and forwarded.target is not None:
         attributes["foundation_rt.server"] = forwarded.target.server
-    transport = _NETWORK.get(call.session.transport_type)
+    transport = NETWORK.get(call.session.transport_type)
     if transport is not None:
         attributes["network.transport"] = transport
     if call.method == TOOLS_CALL:

@@ -150,7 +150,7 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
         case StoreUrl():
-            password = st.text(PRINTABLE, min_size=1).map(quote)
+            password = st.text(PRINTABLE, min_size=1).map(lambda text: quote(text, ""))
             urls = st.builds("{}://:{}@x/1".format, st.sampled_from(kind.schemes), password)
             return st.sampled_from(kind.words) | urls
     raise AssertionError(kind)

@@ -585,6 +585,7 @@ class TelemetrySection(Settings):
     """Metrics and traces."""
 
     metrics: bool = flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
+    otel_metrics: bool = flag(False, "Record metrics with OpenTelemetry (extra `otel`).")
     tracing: bool = flag(False, "Make OpenTelemetry spans (extra `otel`).")
 
 
@@ -631,6 +632,7 @@ class ServerConfig(Settings):
         return (
             self.audit.enabled
             or self.telemetry.metrics
+            or self.telemetry.otel_metrics
             or self.telemetry.tracing
             or self.rate_limit.is_set()
         )
@@ -643,7 +645,10 @@ class ServerConfig(Settings):
             extra: any(text.startswith(beginnings) for text in texts)
             for extra, beginnings in _PLACES.items()
         }
-        needs |= {"metrics": self.telemetry.metrics, "otel": self.telemetry.tracing}
+        needs |= {
+            "metrics": self.telemetry.metrics,
+            "otel": self.telemetry.tracing or self.telemetry.otel_metrics,
+        }
         needs["client"] = self.authorization.url is not None
         return tuple(extra for extra, is_needed in needs.items() if is_needed)
 
