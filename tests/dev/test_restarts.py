@@ -219,8 +219,10 @@ def test_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
     with running_world() as world:
         write(tmp_path / "mcp.json", it={"url": world.url, "oauth": {}})
         with dev_front(tmp_path, "mcp.json", env={"XDG_DATA_HOME": str(tmp_path)}) as front:
-            assert front.reader.wait_for("restart", first=True)["outcome"] == "failed"
+            assert front.reader.wait_for("restart", first=True)["outcome"] == "needs login"
             server = front.server()
+            front.wait_for_line("it needs a login")
+            front.wait_for_line("The page has a button for it.")
     assert server["state"] == "needs login"
     assert f"Run: foundation-rt login {world.url}" in server["error"]["message"]
 

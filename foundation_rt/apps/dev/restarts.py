@@ -174,12 +174,17 @@ class Restarts:
                 "server": program.server_id,
                 "first": is_first,
                 "because": because,
-                "outcome": "running" if settled else "failed",
+                "outcome": "running" if settled else self._failure(program),
                 "durationMs": took,
                 "error": None if settled else self._error(program),
                 **changes,
             },
         )
+
+    def _failure(self, program: Program) -> str:
+        status = self.coordinator.states.get(program.server_id)
+        is_waiting = status is not None and status.state is ServerState.NEEDS_LOGIN
+        return "needs login" if is_waiting else "failed"
 
     async def _settled(self, program: Program, number: int, until: float) -> bool:
         """Wait until the program runs and its lists are read; return False if it has failed."""

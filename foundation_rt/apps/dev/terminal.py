@@ -97,8 +97,9 @@ class Terminal:
         at = (_clock(members["at"]), "dim")
         server = f" {_text(members['server'])}" if self.many else ""
         because = ", ".join(members["because"])
-        if members["outcome"] == "failed":
-            self._failed(at, server, because, members["error"] or {})
+        if members["outcome"] != "running":
+            needs_login = members["outcome"] == "needs login"
+            self._failed(at, server, because, members["error"] or {}, needs_login=needs_login)
             return
         took = f"  {_duration(members['durationMs'])}"
         changes = _changes(members)
@@ -110,16 +111,28 @@ class Terminal:
         for sign, style, text in changes:
             self._write([(f"         {sign} {_text(text)}", style)])
 
-    def _failed(self, at: Styled, server: str, because: str, error: Mapping[str, Any]) -> None:
+    def _failed(
+        self,
+        at: Styled,
+        server: str,
+        because: str,
+        error: Mapping[str, Any],
+        *,
+        needs_login: bool,
+    ) -> None:
         why = f"  ({_text(because)})" if because else ""
-        self._write([at, (f"{server} cannot run", "red"), (why, "dim")])
+        said = "needs a login" if needs_login else "cannot run"
+        self._write([at, (f"{server} {said}", "red"), (why, "dim")])
         if error.get("file"):
             line = f":{error['line']}" if error.get("line") else ""
             self._write([(f"         {_text(error['file'])}{line}", "bold")])
         if error.get("source"):
             self._write([(f"         {_text(error['source'])}", None)])
         self._write([(f"         {_text(error.get('message') or 'it has not said why')}", "red")])
-        self._write([("         It is started again when a file changes.", "dim")])
+        way_out = "It is started again when a file changes."
+        if needs_login:
+            way_out = "The page has a button for it."
+        self._write([(f"         {way_out}", "dim")])
 
 
 def _changes(members: Mapping[str, Any]) -> list[tuple[str, str, str]]:
