@@ -43,8 +43,8 @@ lock: $(INSTALLED)
 	UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes \
 		--extra dev --output-file requirements-dev.txt pyproject.toml
 
-# What uses other packages, with the oldest that pyproject.toml allows, and with the newest there are; and the
-# newest Python that is promised, if it is here.
+# What uses other packages, with the oldest that pyproject.toml allows, and with the newest there are; and each other
+# Python that is promised and is here.
 bounds: $(INSTALLED)
 	$(BIN)/python -m tests.bounds lowest
 	$(BIN)/python -m tests.bounds newest

@@ -3,8 +3,8 @@
 Each makes an environment below build, with every extra of the runtime, prints what it has
 installed, and runs the tests of what uses other packages.
 
-`python -m tests.bounds python` runs the tests that are quick, and those of the event loop, with the
-newest Python that is promised and present; where it is none but this one, it does nothing.
+`python -m tests.bounds python` runs the tests that are quick, and those of the event loop, with
+each other Python that is promised and present.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ PYTHONS = ("3.13", "3.12")
 """The versions that are promised beside the oldest, newest first."""
 
 QUICK_TESTS = [
+    "tests/client/test_stdio_servers.py",
     "tests/core",
     "tests/engine",
     "tests/integration/test_http_process.py",
@@ -96,37 +97,38 @@ def run(*words: object) -> None:
         sys.exit(ended.returncode)
 
 
-def newest_python() -> Path | None:
-    """Return the program of the first of `PYTHONS` that is here, and is another than this one."""
+def other_pythons() -> dict[str, Path]:
+    """Return the programs of those of `PYTHONS` that are here, but this one, by version."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found: dict[str, Path] = {}
     for version in PYTHONS:
-        found = shutil.which(f"python{version}")
-        for each in [*([Path(found)] if found else ()), *pyenv.glob(f"{version}.*/bin/python3")]:
+        named = shutil.which(f"python{version}")
+        for each in [*([Path(named)] if named else ()), *pyenv.glob(f"{version}.*/bin/python3")]:
             asked = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
             if asked.stdout.startswith(f"Python {version}."):
-                return None if sys.version.startswith(f"{version}.") else each
-    return None
+                found.setdefault(version, each)
+    return {each: at for each, at in found.items() if not sys.version.startswith(f"{each}.")}
 
 
-def with_newest_python() -> None:
-    """Test with the newest Python, with the versions of the lock."""
-    newest = newest_python()
-    if newest is None:
+def with_other_pythons() -> None:
+    """Test with every other Python, with the versions of the lock."""
+    others = other_pythons()
+    if not others:
         print(f"none of Python {', '.join(PYTHONS)} is here beside {sys.version.split()[0]}")
-        return
-    folder = ROOT / "build" / "bounds" / "python"
-    python = folder / "bin" / "python"
-    run(UV, "venv", "--quiet", "--clear", "--python", newest, folder)
-    into = (UV, "pip", "install", "--quiet", "--python", python)
-    run(*into, "--require-hashes", "--requirement", ROOT / "requirements-dev.txt")
-    run(*into, "--no-deps", "--no-build-isolation", "--editable", ".")
-    run(python, "-m", "pytest", "-n", "3", *QUICK_TESTS)
+    for version, program in others.items():
+        folder = ROOT / "build" / "bounds" / version
+        python = folder / "bin" / "python"
+        run(UV, "venv", "--quiet", "--clear", "--python", program, folder)
+        into = (UV, "pip", "install", "--quiet", "--python", python)
+        run(*into, "--require-hashes", "--requirement", ROOT / "requirements-dev.txt")
+        run(*into, "--no-deps", "--no-build-isolation", "--editable", ".")
+        run(python, "-m", "pytest", "-n", "3", *QUICK_TESTS)
 
 
 def main(which: str) -> None:
-    """Test one end, or the newest Python."""
+    """Test one end, or with every other Python."""
     if which == "python":
-        with_newest_python()
+        with_other_pythons()
         return
     folder = ROOT / "build" / "bounds" / which
     folder.parent.mkdir(parents=True, exist_ok=True)
