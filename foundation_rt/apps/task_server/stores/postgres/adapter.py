@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import orjson
 import psycopg
@@ -16,6 +17,7 @@ from attrs import define, evolve, field
 from .....base.database.errors import DatabaseError, DatabaseUnavailableError
 from .....base.database.migrations import check_postgres, migrate_postgres, read_migrations
 from .....base.database.postgres import (
+    Connection,
     Listener,
     PostgresConnections,
     Query,
@@ -119,6 +121,9 @@ class PostgresTaskStore:
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
     _listens: asyncio.Event = field(init=False)
     _is_open: bool = field(default=False, init=False)
+    # By connection, the lowest position of an unfinished job that was read through it: none is ever
+    # below (TASKS-86), unless a copy of the database takes over that lacks the last transactions.
+    _floors: WeakKeyDictionary[Connection, int] = field(factory=WeakKeyDictionary, init=False)
 
     @_schema.validator
     def _check_schema(self, _: object, schema: str) -> None:
@@ -216,11 +221,13 @@ class PostgresTaskStore:
         change = Change(jobs=(job.job_id,))
 
         async def work(transaction: Transaction) -> Submission:
-            earlier, [(unfinished,)], stored = await transaction.ask(
+            connection = transaction.connection
+            earlier, [(unfinished, lowest)], stored = await transaction.ask(
                 statements.find_submitted(job),
-                statements.COUNT_UNFINISHED,
+                statements.count_unfinished(self._floors.get(connection, 0)),
                 statements.get_usage([job.principal]),
             )
+            self._learn(connection, lowest)
             if earlier:
                 await transaction.commit()
                 return _earlier(job, *earlier[0])
@@ -228,10 +235,10 @@ class PostgresTaskStore:
                 raise QueueFullError
             self._check_quota(stored, {job.principal: TaskUsage(job.total_tasks, job.text_bytes)})
             try:
-                inserted, *_ = await transaction.commit(
+                inserted, _, [(lowest, _)], *_ = await transaction.commit(
                     statements.insert_job(job),
                     statements.lock_queue(self._schema),
-                    statements.check_queue(job.job_id, max_pending),
+                    statements.place_job(job.job_id, max_pending, self._floors.get(connection, 0)),
                     statements.reserve(job.job_id, self.quota),
                     then=[self._notify(change)],
                 )
@@ -239,6 +246,7 @@ class PostgresTaskStore:
                 raise QueueFullError from None
             except psycopg.errors.NumericValueOutOfRange:
                 raise Raced from None  # another process has filled the quota meanwhile
+            self._learn(connection, lowest)
             if not inserted:  # meanwhile another process has submitted the request key
                 raise Raced
             self._tell(change)
@@ -255,13 +263,28 @@ class PostgresTaskStore:
 
     async def claim_job(self, owner: str, lease_ms: int, max_attempts: int) -> JobClaim | None:
         """See `TaskServerStore`."""
-        [rows] = await self._write(statements.claim_job(owner, lease_ms, max_attempts))
+
+        async def work(transaction: Transaction) -> list[Row]:
+            floor = self._floors.get(transaction.connection, 0)
+            [(lowest,)], rows = await transaction.commit(
+                statements.lowest_job(floor),
+                statements.claim_job(owner, lease_ms, max_attempts, floor),
+            )
+            self._learn(transaction.connection, lowest)
+            return rows
+
+        rows = await self._connections.transact(work)
         if not rows:
             return None
         payload, *job = rows[0]
         claim = JobClaim(statements.job_of(job), owner, payload)
         await self._announce(Change(jobs=(claim.job.job_id,)))
         return claim
+
+    def _learn(self, connection: Connection, lowest: int | None) -> None:
+        """Note the lowest position of an unfinished job; None if there was none."""
+        if lowest is not None:
+            self._floors[connection] = lowest
 
     async def renew_job(self, claim: JobClaim, lease_ms: int) -> bool:
         """See `TaskServerStore`."""
@@ -326,7 +349,9 @@ class PostgresTaskStore:
             removed += batch
         # After the removal, which must not take a job that fails only now.
         failed = await self._connections.transact(
-            lambda transaction: _fail_lost_jobs(transaction, max_attempts)
+            lambda transaction: _fail_lost_jobs(
+                transaction, max_attempts, self._floors.get(transaction.connection, 0)
+            )
         )
         if failed:
             await self._announce(Change(jobs=tuple(job.job_id for job in failed)))
@@ -501,8 +526,8 @@ class PostgresTaskStore:
             asyncio.get_running_loop().call_soon(callback, change)
 
 
-async def _fail_lost_jobs(transaction: Transaction, max_attempts: int) -> list[Job]:
-    [lost] = await transaction.ask(statements.lock_lost_jobs(max_attempts))
+async def _fail_lost_jobs(transaction: Transaction, max_attempts: int, floor: int) -> list[Job]:
+    [lost] = await transaction.ask(statements.lock_lost_jobs(max_attempts, floor))
     counts = CountChanges()
     for *_, principal, tasks, size in lost:
         counts.store(principal, -tasks, -size)

@@ -57,10 +57,16 @@ def find_submitted(job: NewJob) -> Query:
     )
 
 
-COUNT_UNFINISHED: Query = (
-    "SELECT count(*) FROM {schema}.batch_jobs WHERE status IN ('PENDING', 'RUNNING')",
-    (),
-)
+def count_unfinished(floor: int) -> Query:
+    """Return how many jobs are unfinished, and the lowest of their positions, or NULL.
+
+    This and others read the queue from a position below which no unfinished job is.
+    """
+    return (
+        "SELECT count(*), min(position) FROM {schema}.batch_jobs"
+        " WHERE status IN ('PENDING', 'RUNNING') AND position >= %b",
+        (floor,),
+    )
 
 
 def insert_job(job: NewJob) -> Query:
@@ -93,12 +99,20 @@ def lock_queue(schema: str) -> Query:
     )
 
 
-def check_queue(job_id: str, max_pending: int) -> Query:
-    """Fail with a division by zero if this job is one too many."""
+def place_job(job_id: str, max_pending: int, floor: int) -> Query:
+    """Place an inserted job at the end of the queue, which is locked; return the lowest position.
+
+    Fails with a division by zero if this job is one too many.
+    """
     return (
-        """SELECT 1 / (count(*) <= %b OR NOT coalesce(bool_or(job_id = %b::uuid), false))::int
-        FROM {schema}.batch_jobs WHERE status IN ('PENDING', 'RUNNING')""",
-        (max_pending, job_id),
+        """WITH placed AS (
+            UPDATE {schema}.batch_jobs SET position = nextval('{schema}.batch_jobs_position')
+            WHERE job_id = %b::uuid
+        )
+        SELECT min(position),
+            1 / (count(*) <= %b OR NOT coalesce(bool_or(job_id = %b::uuid), false))::int
+        FROM {schema}.batch_jobs WHERE status IN ('PENDING', 'RUNNING') AND position >= %b""",
+        (job_id, max_pending, job_id, floor),
     )
 
 
@@ -136,8 +150,17 @@ def is_held(claim: JobClaim) -> Query:
     return (f"SELECT true FROM {{schema}}.batch_jobs WHERE {_HELD}", _claim_values(claim))
 
 
-def claim_job(owner: str, lease_ms: int, max_attempts: int) -> Query:
-    """Claim the oldest job that can be claimed; return it with its payload."""
+def lowest_job(floor: int) -> Query:
+    """Return the lowest position of the unfinished jobs, or NULL."""
+    return (
+        "SELECT min(position) FROM {schema}.batch_jobs"
+        " WHERE status IN ('PENDING', 'RUNNING') AND position >= %b",
+        (floor,),
+    )
+
+
+def claim_job(owner: str, lease_ms: int, max_attempts: int, floor: int) -> Query:
+    """Claim the first job in the queue that can be claimed; return it with its payload."""
     return (
         f"""UPDATE {{schema}}.batch_jobs SET status = 'RUNNING', attempts = attempts + 1,
             lease_owner = %b, lease_expires_at = {_LEASE_END}, updated_at = clock_timestamp(),
@@ -146,9 +169,10 @@ def claim_job(owner: str, lease_ms: int, max_attempts: int) -> Query:
             SELECT job_id FROM {{schema}}.batch_jobs
             WHERE status IN ('PENDING', 'RUNNING') AND payload IS NOT NULL AND attempts < %b
                 AND (status = 'PENDING' OR lease_expires_at <= clock_timestamp())
-            ORDER BY created_at, job_id LIMIT 1 FOR UPDATE SKIP LOCKED
+                AND position >= %b
+            ORDER BY position LIMIT 1 FOR UPDATE SKIP LOCKED
         ) RETURNING payload, {JOB_COLUMNS}""",
-        (owner, lease_ms, max_attempts),
+        (owner, lease_ms, max_attempts, floor),
     )
 
 
@@ -209,7 +233,7 @@ def fail_job(claim: JobClaim, error_message: str) -> Query:
     )
 
 
-def lock_lost_jobs(max_attempts: int) -> Query:
+def lock_lost_jobs(max_attempts: int, floor: int) -> Query:
     """Lock the jobs that cannot be carried out.
 
     Returns of each: id, attempts, whether it has a payload, principal, tasks, their bytes. What
@@ -220,8 +244,9 @@ def lock_lost_jobs(max_attempts: int) -> Query:
         FROM {schema}.batch_jobs
         WHERE status IN ('PENDING', 'RUNNING') AND (payload IS NULL OR (attempts >= %b
             AND (status = 'PENDING' OR lease_expires_at <= clock_timestamp())))
-        ORDER BY created_at, job_id LIMIT 100 FOR UPDATE SKIP LOCKED""",
-        (max_attempts,),
+            AND position >= %b
+        ORDER BY position LIMIT 100 FOR UPDATE SKIP LOCKED""",
+        (max_attempts, floor),
     )
 
 
