@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from ...base.exact_json import dumps
+from ...errors import StructuredError
 from ..ledger.administration import PENDING, RequestQuery
 from ..ledger.types import (
     MESSAGE_STATES,
@@ -14,6 +16,7 @@ from ..ledger.types import (
     MessageState,
     Outcome,
     RequestRecord,
+    RequestState,
 )
 from ..ledger.unit_of_work import ALL, UnitOfWork
 
@@ -45,6 +48,30 @@ class DerivedOperations(Protocol):
         self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
     ) -> None:
         """Apply a change to a unit of work with a link and, if it is there, a message."""
+
+    async def _mark(
+        self,
+        request_id: str,
+        state: RequestState,
+        result: bytes | None,
+        error: bytes | None,
+        now_ms: int,
+        completion_ref: str | None,
+    ) -> bool:
+        """Finish a request that is SENT; return whether it has that state now."""
+
+    async def mark_completed(
+        self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
+    ) -> bool:
+        """See `AACPPersistenceAdapter`."""
+        return await self._mark(
+            request_id, RequestState.COMPLETED, result, None, now_ms, completion_ref
+        )
+
+    async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
+        """See `AACPPersistenceAdapter`."""
+        encoded = dumps(error.to_wire())
+        return await self._mark(request_id, RequestState.FAILED, None, encoded, now_ms, None)
 
     async def get_request_record(self, request_id: str) -> RequestRecord | None:
         """See `AACPPersistenceAdapter`."""

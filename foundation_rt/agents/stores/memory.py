@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from uuid import uuid4
 
 from attrs import Factory, define, evolve, field, setters
 
-from ...base.exact_json import dumps
 from ...base.shown import Shown
-from ...errors import StructuredError
 from ..ledger.administration import (
     MAX_MEASURED,
     AgentSummary,
@@ -55,7 +54,6 @@ from ..ledger.types import (
     Due,
     EntryVerdict,
     Hastened,
-    IncomingEnvelope,
     LedgerNews,
     Link,
     MessageRecord,
@@ -73,6 +71,13 @@ from ..persistence import RetryDecision
 from .derived_operations import DerivedOperations
 from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
 from .without_submissions import WithoutSubmissions
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Method: TypeAlias = Callable[
+    Concatenate["InMemoryAACPPersistenceAdapter", P], Coroutine[Any, Any, T]
+]
 
 
 @define(eq=False, repr=False, on_setattr=setters.NO_OP)
@@ -164,20 +169,39 @@ class MemoryLedger(UnitOfWork):
 
     # -- operations that need no unit of work in other stores ---------------------------------
 
-    def release(self, record: RequestRecord, release: Release) -> None:
-        """Give a claim back."""
-        record.state = RequestState.RECEIVED
-        record.owner = record.lease_until_ms = None
-        record.not_before_ms, record.executions = release.not_before_ms, release.executions
-        if release.leaves_queue:
-            self.leave_queue(record)
-            record.state, record.position = RequestState.DELAYED, None
-            self._note_entry(record)
+    def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
+        """See `AACPPersistenceAdapter`."""
+        held = [self._claimed(request_id, epoch) for request_id, epoch in claims]
+        for record in filter(None, held):
+            record.lease_until_ms = lease_until_ms
+        return [record is not None for record in held]
 
-    def put_request(self, record: RequestRecord) -> None:
+    def release(self, releases: Sequence[Release]) -> list[Release]:
+        """See `AACPPersistenceAdapter`."""
+        for release in releases:
+            record = self._claimed(release.request_id, release.epoch)
+            if record is None:
+                continue
+            record.state = RequestState.RECEIVED
+            record.owner = record.lease_until_ms = None
+            record.not_before_ms, record.executions = release.not_before_ms, release.executions
+            if release.leaves_queue:
+                self.leave_queue(record)
+                record.state, record.position = RequestState.DELAYED, None
+                self._note_entry(record)
+        return []
+
+    def _claimed(self, request_id: str, epoch: int) -> RequestRecord | None:
+        record = self.requests.get(request_id)
+        is_held = (
+            record is not None and record.state is RequestState.CLAIMED and record.epoch == epoch
+        )
+        return record if is_held else None
+
+    def put_request(self, request_id: str, record: RequestRecord) -> None:
         """Keep a copy of a record that is not there."""
-        if record.request_id not in self.requests:
-            self.usage.demand(record.request_id, 1, size_of(record))
+        if request_id not in self.requests:
+            self.usage.demand(request_id, 1, size_of(record))
             self._add(copy_of_request(record))
 
     def put_message(self, message: MessageRecord) -> None:
@@ -193,9 +217,9 @@ class MemoryLedger(UnitOfWork):
         result: bytes | None,
         error: bytes | None,
         now_ms: int,
-        completion_ref: str | None = None,
+        completion_ref: str | None,
     ) -> bool:
-        """Finish a request that is SENT; return whether it has that state now."""
+        """See `DerivedOperations`."""
         record = self.requests.get(request_id)
         if record is not None and record.state is RequestState.SENT:
             self.usage.demand(request_id, 0, outcome_size(result or error))
@@ -256,6 +280,17 @@ class MemoryLedger(UnitOfWork):
         else:
             return False
         return True
+
+
+def _performing(operation: Callable[Concatenate[MemoryLedger, P], T]) -> Method[P, T]:
+    """Return the method that performs an operation of the working set."""
+
+    async def method(
+        adapter: InMemoryAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        return operation(adapter.ledger, *arguments, **named)
+
+    return method
 
 
 @define(eq=False, repr=False)
@@ -337,12 +372,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         """Return the queue of an agent, without its order of priorities."""
         levels = self.ledger.waiting.get(agent_id, {})
         return chain.from_iterable(level.values() for level in levels.values())
-
-    async def receive(
-        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
-    ) -> Received:
-        """See `AACPPersistenceAdapter`."""
-        return self.ledger.receive(arrivals, now_ms, ttl_ms)
 
     async def claim(
         self,
@@ -466,30 +495,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
                 each.waits = any(record.state is RequestState.RECEIVED for record in queue)
         return completed
 
-    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
-        """See `AACPPersistenceAdapter`."""
-        held = []
-        for request_id, epoch in claims:
-            record = self._claimed(request_id, epoch)
-            if record is not None:
-                record.lease_until_ms = lease_until_ms
-            held.append(record is not None)
-        return held
-
-    async def release(self, releases: Sequence[Release]) -> list[Release]:
-        """See `AACPPersistenceAdapter`."""
-        for release in releases:
-            record = self._claimed(release.request_id, release.epoch)
-            if record is not None:
-                self.ledger.release(record, release)
-        return []
-
-    def _claimed(self, request_id: str, epoch: int) -> RequestRecord | None:
-        record = self.ledger.requests.get(request_id)
-        if record is None or record.state is not RequestState.CLAIMED or record.epoch != epoch:
-            return None
-        return record
-
     # -- what operators ask -------------------------------------------------------------------
 
     async def list_requests(self, query: RequestQuery) -> list[RequestRecord]:
@@ -500,26 +505,19 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     async def summarize_agents(self, after: str, limit: int) -> list[AgentSummary]:
         """See `AACPPersistenceAdapter`."""
-        rows: dict[tuple[str, str], tuple[int, int]] = {}
-        for record in self.ledger.requests.values():
-            key = (record.target_agent_id, str(record.state))
-            count, oldest_ms = rows.get(key, (0, record.created_at_ms))
-            rows[key] = (count + 1, min(oldest_ms, record.created_at_ms))
-        agents = heapq.nsmallest(limit, {agent_id for agent_id, _ in rows if agent_id > after})
-        shown = set(agents)
-        return summaries([(*key, *rows[key]) for key in sorted(rows) if key[0] in shown])
+        agents = {record.target_agent_id for record in self.ledger.requests.values()}
+        shown = set(heapq.nsmallest(limit, (each for each in agents if each > after)))
+        found = self.ledger.requests.values()
+        return _summaries(record for record in found if record.target_agent_id in shown)
 
     async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
         """See `AACPPersistenceAdapter`."""
-        rows: dict[tuple[str, str], tuple[int, int]] = {}
-        for agent_id in sorted(set(agent_ids)):
-            levels = self.ledger.waiting.get(agent_id, {})
-            queue = chain.from_iterable(levels[each].values() for each in sorted(levels)[::-1])
-            for record in islice(queue, MAX_MEASURED):
-                key = (agent_id, str(record.state))
-                count, oldest_ms = rows.get(key, (0, record.created_at_ms))
-                rows[key] = (count + 1, min(oldest_ms, record.created_at_ms))
-        return summaries([(*key, *rows[key]) for key in sorted(rows)])
+        queues = (self.ledger.waiting.get(agent_id, {}) for agent_id in set(agent_ids))
+        by_priority = (
+            chain.from_iterable(levels[each].values() for each in sorted(levels)[::-1])
+            for levels in queues
+        )
+        return _summaries(chain.from_iterable(islice(queue, MAX_MEASURED) for queue in by_priority))
 
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""
@@ -583,10 +581,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     # -- records ------------------------------------------------------------------------------
 
-    async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
-        """See `AACPPersistenceAdapter`."""
-        self.ledger.put_request(record)
-
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
         found = (self.ledger.requests.get(request_id) for request_id in request_ids)
@@ -596,19 +590,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         """See `AACPPersistenceAdapter`."""
         message = self.ledger.messages.get(message_id)
         return None if message is None else copy_of_message(message)
-
-    async def mark_completed(
-        self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
-    ) -> bool:
-        """See `AACPPersistenceAdapter`."""
-        return self.ledger.mark(
-            request_id, RequestState.COMPLETED, result, None, now_ms, completion_ref
-        )
-
-    async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
-        """See `AACPPersistenceAdapter`."""
-        encoded = dumps(error.to_wire())
-        return self.ledger.mark(request_id, RequestState.FAILED, None, encoded, now_ms)
 
     # -- numbers ------------------------------------------------------------------------------
 
@@ -632,10 +613,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         else:
             found = list(self.ledger.outbox.get(of, {}).values())
         return [copy_of_message(each) for each in found if each.created_at_ms < before_ms]
-
-    async def purge_expired(self, now_ms: int) -> int:
-        """See `AACPPersistenceAdapter`."""
-        return self.ledger.purge(now_ms)
 
     # -- schedules ----------------------------------------------------------------------------
 
@@ -678,3 +655,21 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
             self.schedules[advance.name] = moved
             entered.append([self.ledger.append(message) for _, message in advance.runs])
         return entered
+
+    # -- operations of the working set --------------------------------------------------------
+
+    receive = _performing(MemoryLedger.receive)
+    renew = _performing(MemoryLedger.renew)
+    release = _performing(MemoryLedger.release)
+    put_request_record = _performing(MemoryLedger.put_request)
+    purge_expired = _performing(MemoryLedger.purge)
+    _mark = _performing(MemoryLedger.mark)
+
+
+def _summaries(found: Iterable[RequestRecord]) -> list[AgentSummary]:
+    rows: dict[tuple[str, str], tuple[int, int]] = {}
+    for record in found:
+        key = (record.target_agent_id, str(record.state))
+        count, oldest_ms = rows.get(key, (0, record.created_at_ms))
+        rows[key] = (count + 1, min(oldest_ms, record.created_at_ms))
+    return summaries([(*key, *rows[key]) for key in sorted(rows)])

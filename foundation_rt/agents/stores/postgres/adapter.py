@@ -23,10 +23,9 @@ from ....base.database.postgres import (
     Transaction,
     read_url,
 )
-from ....base.exact_json import dumps
 from ....base.logs.logger import StructuredLogger
 from ....base.shown import Shown
-from ....errors import StructuredError, UsageError
+from ....errors import UsageError
 from ...ledger.administration import AgentSummary, summaries
 from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
 from ...ledger.rules import PURGE_BATCH, retry
@@ -674,29 +673,16 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     # -- records ------------------------------------------------------------------------------
 
-    async def mark_completed(
-        self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
-    ) -> bool:
-        """See `AACPPersistenceAdapter`."""
-        return await self._mark(
-            request_id, RequestState.COMPLETED, result, None, completion_ref, now_ms
-        )
-
-    async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
-        """See `AACPPersistenceAdapter`."""
-        encoded = dumps(error.to_wire())
-        return await self._mark(request_id, RequestState.FAILED, None, encoded, None, now_ms)
-
     async def _mark(
         self,
         request_id: str,
         state: RequestState,
         result: bytes | None,
         error: bytes | None,
-        completion_ref: str | None,
         now_ms: int,
+        completion_ref: str | None,
     ) -> bool:
-        queries = statements.mark(request_id, state, result, error, completion_ref, now_ms)
+        queries = statements.mark(request_id, state, result, error, now_ms, completion_ref)
         told = self._tell(LedgerNews((), [request_id]))
         return await self._ask(*queries, then=told) == [(state,)]
 

@@ -294,8 +294,8 @@ def mark(
     state: RequestState,
     result: bytes | None,
     error: bytes | None,
-    completion_ref: str | None,
     now_ms: int,
+    completion_ref: str | None,
 ) -> list[Query]:
     """Finish a request that is SENT; the second query has one row, of the state it has now."""
     values = (str(state), result, error, completion_ref, now_ms, request_id)

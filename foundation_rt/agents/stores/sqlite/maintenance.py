@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from ....base.exact_json import dumps
-from ....errors import StructuredError
 from ...ledger.rules import PURGE_BATCH
 from ...ledger.types import VOID_PAYLOAD, RequestRecord, RequestState
 from .ledger_clock import note_time
@@ -29,39 +27,23 @@ def get_requests(connection: sqlite3.Connection, request_ids: Sequence[str]) -> 
     return list(read_requests(connection, request_ids).values())
 
 
-def mark_completed(
+def mark(
     connection: sqlite3.Connection,
     request_id: str,
+    state: RequestState,
     result: bytes | None,
+    error: bytes | None,
     now_ms: int,
-    completion_ref: str | None = None,
+    completion_ref: str | None,
 ) -> bool:
-    """See `AACPPersistenceAdapter`."""
+    """See `DerivedOperations`."""
     connection.execute(
-        "UPDATE requests SET state = 'COMPLETED', result = ?, completion_ref = ?,"
+        "UPDATE requests SET state = ?, result = ?, error = ?, completion_ref = ?,"
         " finished_at_ms = ? WHERE request_id = ? AND state = 'SENT'",
-        (result, completion_ref, now_ms, request_id),
+        (state, result, error, completion_ref, now_ms, request_id),
     )
-    return _state(connection, request_id) == RequestState.COMPLETED
-
-
-def mark_failed(
-    connection: sqlite3.Connection, request_id: str, error: StructuredError, now_ms: int
-) -> bool:
-    """See `AACPPersistenceAdapter`."""
-    connection.execute(
-        "UPDATE requests SET state = 'FAILED', error = ?, finished_at_ms = ?"
-        " WHERE request_id = ? AND state = 'SENT'",
-        (dumps(error.to_wire()), now_ms, request_id),
-    )
-    return _state(connection, request_id) == RequestState.FAILED
-
-
-def _state(connection: sqlite3.Connection, request_id: str) -> str | None:
-    row = connection.execute(
-        "SELECT state FROM requests WHERE request_id = ?", (request_id,)
-    ).fetchone()
-    return None if row is None else row[0]
+    row = connection.execute("SELECT state FROM requests WHERE request_id = ?", (request_id,))
+    return bool(row.fetchone() == (state,))
 
 
 def purge(connection: sqlite3.Connection, now_ms: int) -> int:
