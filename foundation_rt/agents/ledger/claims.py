@@ -47,10 +47,6 @@ from .types import (
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
 
-SHARED_MS = 1_000
-"""So long nothing is claimed on entry for an agent for which another process was seen to claim: its
-owner must be told of what others enter behind it, each time in a transaction of its own."""
-
 
 @define(eq=False, repr=False)
 class _Quota(Shown):
@@ -97,8 +93,6 @@ class Claims:
     _in_doubt: dict[str, str] = field(factory=dict, init=False)
     # Agents for which the last CLAIM was asked.
     _asked: Collection[str] = field(default=(), init=False)
-    # Agents that others were seen to claim for, and until when they count as shared (AACP-193).
-    _shared_until_ms: dict[str, int] = field(factory=dict, init=False)
     # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
     _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
@@ -133,7 +127,6 @@ class Claims:
         """Claim nothing more for an agent."""
         self._agents.pop(agent_id, None)
         self._undeclared.pop(agent_id, None)
-        self._shared_until_ms.pop(agent_id, None)
         self.awake.remove(agent_id)
 
     def executed(
@@ -192,11 +185,6 @@ class Claims:
                 self._overtaken.add(claim.target_agent_id)
             self._release(claim, not_before_ms, begun=begun, leaves_queue=leaves_queue)
 
-    def share(self, agent_ids: Iterable[str], now_ms: int) -> None:
-        """Note that other processes claim for some agents: claim nothing on entry for a while."""
-        until_ms = now_ms + SHARED_MS
-        self._shared_until_ms |= {each: until_ms for each in agent_ids if each in self._agents}
-
     def forget_failed_claim(self, persist: Persist) -> None:
         """Change the owner after a CLAIM that failed.
 
@@ -229,7 +217,7 @@ class Claims:
                 continue
             if quota.held:
                 holds.append(agent_id)
-            elif self._has_nothing(agent_id) and self._shared_until_ms.get(agent_id, 0) <= now_ms:
+            elif self._has_nothing(agent_id):
                 wanted[agent_id] = quota.capacity
             else:
                 looks.append(agent_id)
@@ -360,7 +348,6 @@ class Claims:
                 self.awake.wake(agent_id)  # there may be more, and capacity for it by now
         self.awake.wake_some(overtaken)
         self.awake.wake_at(claimed.again_at_ms, now_ms)
-        self.share(claimed.again_at_ms, now_ms)
 
     def completed(
         self, persist: Persist, results: Sequence[Completed | Locked], now_ms: int

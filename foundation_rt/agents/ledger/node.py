@@ -220,7 +220,6 @@ class Node:
             self.awake.wake_all()
         else:
             self.awake.wake_some(news.agents)
-            self.claims.share(news.agents, now_ms)
         if waiting and (news is None or not waiting.keys().isdisjoint(news.finished)):
             self.operations.want(Operation.LOOK_UP)
         if news is not None and self.claims.executes_any(news.finished):

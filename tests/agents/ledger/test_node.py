@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.agents.ledger.claims import SHARED_MS
 from foundation_rt.agents.ledger.effects import (
     Abandon,
     Effect,
@@ -33,7 +32,6 @@ from foundation_rt.agents.ledger.types import (
     Claim,
     EntryVerdict,
     Envelope,
-    LedgerNews,
     MessageType,
     Release,
     RequestRecord,
@@ -611,25 +609,6 @@ def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
         append = bench.waiting(Operation.APPEND)
         assert append.arguments[2].wanted == {}
         bench.node.persisted(append, bench.answer(append), bench.now)
-
-
-@pytest.mark.rule("AACP-193")
-def test_message_is_not_claimed_on_entry_for_an_agent_that_others_claim_for() -> None:
-    bench = Bench(shared=True)
-    bench.add_busy_agent("b")
-    bench.perform()
-    bench.node.look_around(LedgerNews(["b"]), bench.now)
-    bench.perform()
-    for shared, name in ((True, "r1"), (False, "r2")):
-        bench.node.send([outgoing(name)], name, bench.now)
-        append = bench.waiting(Operation.APPEND)
-        assert list(append.arguments[2].wanted) == ([] if shared else ["b"])
-        assert append.arguments[2].looks == (["b"] if shared else [])
-        bench.node.persisted(append, bench.answer(append), bench.now)
-        bench.perform()
-        [claim] = bench.claims()
-        bench.finish(claim)
-        bench.pass_time(SHARED_MS)
 
 
 @pytest.mark.rule("AACP-194")

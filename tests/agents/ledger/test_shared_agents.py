@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from foundation_rt.agents.ledger import claims, operations
+from foundation_rt.agents.ledger import operations
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.messages import AgentContext, AgentMessage
@@ -22,13 +22,21 @@ DAY_MS = 86_400_000
 
 
 @pytest.mark.rule("AACP-97", "AACP-195")
-@pytest.mark.parametrize("shared_ms", [0, claims.SHARED_MS], ids=["on entry", "shared"])
-async def test_no_request_waits_for_a_poll(shared_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("alone", [True, False], ids=["on entry", "shared"])
+async def test_no_request_waits_for_a_poll(alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpolled(**settings: object) -> NodeSettings:
         return NodeSettings(**settings, poll_ms=DAY_MS)  # type: ignore[arg-type]
 
     monkeypatch.setattr(operations, "NodeSettings", unpolled)
-    monkeypatch.setattr(claims, "SHARED_MS", shared_ms)
+    hear = PostgresAACPPersistenceAdapter._hear
+
+    def hear_alone(store: PostgresAACPPersistenceAdapter, payload: str | None) -> None:
+        store._others_until = DAY_MS  # it was known, so nobody answers
+        hear(store, payload)
+        store._others_until = 0
+
+    if alone:  # as if each had not heard of the others yet
+        monkeypatch.setattr(PostgresAACPPersistenceAdapter, "_hear", hear_alone)
     executed: list[int] = []
 
     async def handler(message: AgentMessage, context: AgentContext) -> int:

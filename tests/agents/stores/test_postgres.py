@@ -834,6 +834,32 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         assert [first.waits, second.waits] == [False, True]
 
 
+@pytest.mark.rule("AACP-193")
+async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: Place) -> None:
+    async with place.open() as one, place.open() as two:
+        stores = {"one": (one, Calls()), "two": (two, Calls())}
+        for store, calls in stores.values():
+            store.on_change(calls)
+            await calls.until(1)  # it listens
+
+        async def enter(name: str, request_id: str) -> Claim | None:
+            claiming = Claiming({name: 1}, name, NOW + LEASE)
+            request = outgoing(request_id, source=name, target=name)
+            [appended] = await stores[name][0].append([request], NOW, claiming)
+            assert appended is not LOCKED
+            return appended.claim
+
+        claim = await enter("two", "r1")
+        assert claim is not None
+        end = completion(claim)
+        end.on_entry = True
+        await two.complete([end], NOW)
+        for _, calls in stores.values():
+            await calls.until(2)
+        assert stores["two"][1].news[1] == LedgerNews([], [])
+        assert [await enter("one", "r2"), await enter("two", "r3")] == [None, None]
+
+
 @pytest.mark.rule("AACP-04", "AACP-193")
 async def test_of_processes_that_enter_at_once_the_first_in_the_queue_claims(place: Place) -> None:
     async with place.open() as one, place.open() as two:

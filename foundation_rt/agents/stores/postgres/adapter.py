@@ -184,6 +184,10 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
     _callback: Callable[[LedgerNews | None], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
+    _answering: asyncio.Task[None] | None = field(default=None, init=False)
+    # By the clock of the loop: until when others count as there, and when others were last told.
+    _others_until: float = field(default=0.0, init=False)
+    _told_at: float = field(default=0.0, init=False)
     _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
     # By operation.
     _lanes: defaultdict[str, LockedLanes] = field(
@@ -226,11 +230,11 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     async def close(self) -> None:
         """See `AACPPersistenceAdapter`."""
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.cancel()
+        tasks, self._listening, self._answering = (self._listening, self._answering), None, None
+        for task in filter(None, tasks):
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await listening
+                await task
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.close()
@@ -242,12 +246,26 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     def _listen(self) -> None:
         if self._callback is not None and self._connections is not None and not self._listening:
-            callback = self._callback
-            channel = f'"{self._schema}"'
-            listener = Listener(
-                self._connections, channel, lambda payload: callback(news.read(payload))
-            )
+            listener = Listener(self._connections, f'"{self._schema}"', self._hear)
             self._listening = self._loop.create_task(listener.run())
+
+    def _hear(self, payload: str | None) -> None:
+        """Take the notification of another process; None if some may be lost."""
+        if payload is not None:
+            if self._is_alone():
+                self._answering = self._loop.create_task(self._announce())
+            self._others_until = self._loop.time() + self._lease_ms / 1000
+        if self._callback is not None:
+            self._callback(news.read(payload))
+
+    def _is_alone(self) -> bool:
+        """Return whether no other process was heard of within a lease (AACP-193)."""
+        return self._loop.time() >= self._others_until
+
+    async def _announce(self) -> None:
+        """Let another process, of which this one has just heard, hear of this one."""
+        with suppress(StoreError):
+            await self._ask(statements.notify(self._schema, news.write(LedgerNews())))
 
     async def _migrate(self, connections: PostgresConnections) -> None:
         try:
@@ -335,6 +353,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         """
         if told is not None and not (told.agents or told.finished):
             return ()
+        self._told_at = self._loop.time()
         return (statements.notify(self._schema, news.write(told)),)
 
     # -- messages and requests ----------------------------------------------------------------
@@ -377,6 +396,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 ],
                 vacancy=statements.vacancy(served, known.of(served)) if served else None,
             )
+            if not self._is_alone():
+                unit.free = ()
             for agent_id in unit.free:
                 known.see_empty(agent_id, unit.queues[agent_id])
             await load_held(transaction, unit, unit.releases_here(messages))
@@ -620,8 +641,10 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             for completion, each in zip(completions, completed, strict=True):
                 if each is not LOCKED and each.record is not None:
                     each.waits = not completion.on_entry
-            # The caller of what was claimed on entry is here.
-            finished = [each.request_id for _, each, _ in taken if not each.on_entry]
+            # The caller of what was claimed on entry is here: others hear of it now and then, so
+            # that they know of this process.
+            is_due = self._loop.time() >= self._told_at + self._lease_ms / 3000
+            finished = [each.request_id for _, each, _ in taken if is_due or not each.on_entry]
             await flush(transaction, unit, self._tell(LedgerNews((), finished)))
             return completed
 
