@@ -18,6 +18,7 @@ from foundation_rt.base.jsonschema.dialects import URIS
 from foundation_rt.base.jsonschema.equality import are_different, identity
 from foundation_rt.base.jsonschema.interpreter import Decider
 from foundation_rt.base.jsonschema.issues import TOO_COMPLEX, UNEXPLAINED
+from foundation_rt.base.jsonschema.reachability import walk_states
 from tests.support.signatures import derive_tool
 
 BRANCHES = {
@@ -83,6 +84,15 @@ def test_shared_definitions_are_checked_once(keyword: str) -> None:
     validate = compile_schema(lattice(60, keyword, {"type": "string"}), max_steps=20_000).validate
     assert validate({"v": 5}) not in ((), TOO_COMPLEX)
     assert (validate({"v": "a"}) == ()) is (keyword != "oneOf")
+
+
+@pytest.mark.rule("SCHEMA-27")
+def test_a_schema_that_many_ways_lead_to_is_walked_once() -> None:
+    """A walk that takes too long has no result: all definitions would count as shared."""
+    analysis = analyze(lattice(60, "allOf", {"type": "string"}))
+    found = walk_states(analysis.root, analysis.referred, lambda schema: 1)
+    assert found is not None
+    assert found.widest == 122  # each of 61 definitions and 61 references
 
 
 @dataclass
