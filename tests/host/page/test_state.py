@@ -286,14 +286,24 @@ def test_words_are_read_as_they_are(modules: Page, text: str, words: str) -> Non
 
 
 @pytest.mark.rule("HPAGE-18")
-def test_server_that_wants_a_login_is_down(modules: Page) -> None:
-    servers = [{"id": "one", "state": "ready"}, {"id": "two", "state": "needs login"}]
+@pytest.mark.parametrize(
+    ("states", "text"),
+    [
+        (["ready", "needs login"], "1 needs a login"),
+        (["needs login", "needs login"], "2 need a login"),
+        (["needs login", "lost"], "2 down"),
+    ],
+)
+def test_servers_that_cannot_be_used_are_summed_up(
+    modules: Page, states: list[str], text: str
+) -> None:
+    servers = [{"id": str(number), "state": state} for number, state in enumerate(states)]
     found = modules.evaluate(
         """(servers) => import("/servers_panel.js").then(
           (panel) => panel.summary(panel.described(servers)))""",
         servers,
     )
-    assert (found["text"], found["state"]) == ("1 down", "bad")
+    assert (found["text"], found["state"]) == (text, "bad")
 
 
 @pytest.mark.rule("HPAGE-19")
