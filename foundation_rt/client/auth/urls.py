@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+import re
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from ...errors import UsageError
 from ..errors import AuthorizationError
 from ..safe_text import readable
 
+MAX_URL: Final = 2048
+"""Most characters of a URL that a server or a client names."""
+
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
+_GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
 
 
 def is_loopback(url: str) -> bool:
@@ -45,8 +53,8 @@ def may_ask(url: object, server_url: str) -> bool:
     """
     if not isinstance(url, str):
         return False
-    parts = _split(url)
-    if parts is None or parts.username is not None or parts.fragment:
+    parts = split_url(url)
+    if parts is None:
         return False
     if is_loopback(url):
         return is_loopback(server_url)
@@ -81,20 +89,44 @@ def check_endpoint(name: str, url: object) -> None:
     Raises:
         UsageError: it is neither `https` nor this machine's.
     """
-    parts = _split(url) if isinstance(url, str) else None
-    is_one = parts is not None and not parts.query and not parts.fragment
+    parts = split_url(url) if isinstance(url, str) else None
+    is_one = parts is not None and not parts.query
     if not is_one or not (str(url).startswith("https://") or is_loopback(str(url))):
         raise UsageError(f"{name} is an https URL without a query, or one of this machine")
 
 
-def _split(url: str) -> SplitResult | None:
+def split_url(url: str) -> SplitResult | None:
+    """Return the parts of a URL that browsers and libraries read alike; None of any other text.
+
+    It is `http` or `https`, without a user and a fragment, and has a plain host: `urlsplit` takes
+    `[::1].evil.example` for `::1`, and browsers `127.0.0.%31` for `127.0.0.1`.
+    """
+    if len(url) > MAX_URL or any(not "!" <= each <= "~" or each in "\\#" for each in url):
+        return None
     try:
         parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_one = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    has_odd = any(not "!" <= each <= "~" or each == "\\" for each in url)
-    return parts if is_url and not has_odd else None
+    return parts if is_one and _AUTHORITY.fullmatch(parts.netloc) else None
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is one of the public network.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    found = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv6Address):
+        if found in _TRANSLATED:
+            return is_public(str(ip_address(int(found) & 0xFFFFFFFF)))
+        inner = found.ipv4_mapped or found.sixtofour
+        if inner is not None:
+            return is_public(str(inner))
+        if found not in _GLOBAL:
+            return False
+    return found.is_global and not found.is_multicast
 
 
 def _host(url: str) -> str:
@@ -104,7 +136,7 @@ def _host(url: str) -> str:
 def _is_private(host: str) -> bool:
     name = host.rstrip(".")
     try:
-        return not ip_address(name).is_global
+        return not is_public(name)
     except ValueError:  # 127.1 and 0x7f000001 are addresses, too: no domain ends in such a label
         last = name.rpartition(".")[2]
         return last == "localhost" or last[:1].isdigit()

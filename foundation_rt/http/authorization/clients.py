@@ -11,15 +11,15 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import httpcore2
 import orjson
 from attrs import define, field, frozen
 
 from ...client.auth.exchanges import AuthExchanges
+from ...client.auth.urls import is_public, split_url
 from ...client.errors import MCPError
 from ...client.safe_text import readable
 from ...client.transports.http_network import Network, NetworkStream, addresses_of
@@ -34,9 +34,6 @@ MAX_ID = 2048
 MAX_URIS = 10
 MAX_NAME = 80
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
-_TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
-_GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _REGISTERED = b"client"
 _DOTS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)  # what URL parsers resolve
 _MAX_KEPT = 100
@@ -84,7 +81,7 @@ def is_allowed(uri: str, allowed: Iterable[str]) -> bool:
         uri: of a client.
         allowed: `authorization.redirect_uris`.
     """
-    parts = _split(uri)
+    parts = split_url(uri)
     if parts is None:
         return False
     if parts.scheme == "https":
@@ -173,7 +170,7 @@ class Clients:
 
     async def _described(self, url: str) -> LoginClient:
         """Return the client that describes itself at a URL."""
-        parts = _split(url)
+        parts = split_url(url)
         if parts is None or parts.path in ("", "/") or parts.query or _DOTS.search(parts.path):
             raise ClientError("the id of the program is no https URL with a path")
         age, client = self._kept.get(url, (0.0, None))
@@ -223,38 +220,9 @@ class PublicNetwork(Network):
         return await super().connect_tcp(addresses[0], port, *args, **named)
 
 
-def is_public(address: str) -> bool:
-    """Return whether an address is one of the public network."""
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address):
-        if found in _TRANSLATED:
-            return is_public(str(ip_address(int(found) & 0xFFFFFFFF)))
-        inner = found.ipv4_mapped or found.sixtofour
-        if inner is not None:
-            return is_public(str(inner))
-        if found not in _GLOBAL:
-            return False
-    return found.is_global and not found.is_multicast
-
-
-def _split(uri: str) -> SplitResult | None:
-    """Return the parts of a URI at which a browser may be; None if it is none."""
-    if len(uri) > MAX_ID or any(not "!" <= each <= "~" or each == "\\" for each in uri):
-        return None
-    try:
-        parts = urlsplit(uri)
-        is_one = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
-    except ValueError:
-        return None
-    # `urlsplit` takes `[::1].evil.example` for `::1`.
-    if not is_one or "#" in uri or not _AUTHORITY.fullmatch(parts.netloc):
-        return None
-    return parts
-
-
 def _without_port(uri: str) -> tuple[str | None, str] | None:
     """Return a redirect URI of this machine without its port; None if it is another one."""
-    parts = _split(uri)
+    parts = split_url(uri)
     if parts is None or parts.scheme != "http" or parts.hostname not in _LOOPBACK_HOSTS:
         return None
     return parts.hostname, uri.partition(parts.netloc)[2]

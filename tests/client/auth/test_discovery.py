@@ -93,7 +93,7 @@ def test_metadata_of_an_issuer_is_asked_for_in_the_order_of_the_specification() 
     ]
 
 
-@pytest.mark.rule("CAUTH-10")
+@pytest.mark.rule("CAUTH-10", "CAUTH-54")
 @pytest.mark.parametrize(
     ("url", "server", "allowed"),
     [
@@ -116,6 +116,19 @@ def test_metadata_of_an_issuer_is_asked_for_in_the_order_of_the_specification() 
         ("http://10.0.0.1/", "https://10.0.0.2/mcp", False),
         ("file:///etc/passwd", URL, False),
         ("https:///x", URL, False),
+        ("javascript:alert(1)//https://a.example", URL, False),
+        ("data:text/html,https://a.example", URL, False),
+        ("http://127.0.0.1.evil.example/", "http://127.0.0.1:1/mcp", False),
+        ("http://localhost@evil.example/", "http://127.0.0.1:1/mcp", False),
+        ("http://[::1].evil.example/", "http://127.0.0.1:1/mcp", False),
+        ("https://10.0.0.%31/", URL, False),  # 10.0.0.1, as browsers read it
+        ("https://[::ffff:10.0.0.1]/", URL, False),
+        ("https://[64:ff9b::a00:1]/", URL, False),
+        ("https://[2002:a00:1::]/", URL, False),
+        ("https://a.example\\@b.example/", URL, False),
+        ("https://a.example/\u202egpj.exe", URL, False),
+        (f"https://a.example/{'x' * 2030}", URL, True),
+        (f"https://a.example/{'x' * 2031}", URL, False),
         ("https://a b/", URL, False),
         (5, URL, False),
     ],

@@ -27,6 +27,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AuthorizationSection
 from foundation_rt.client.auth.exchanges import AuthExchanges
 from foundation_rt.client.auth.grants import challenge_of
+from foundation_rt.client.auth.urls import is_public
 from foundation_rt.client.transports import http_network
 from foundation_rt.errors import UsageError
 from foundation_rt.http.app import HttpApplication
@@ -36,7 +37,6 @@ from foundation_rt.http.authorization.clients import (
     Clients,
     PublicNetwork,
     is_allowed,
-    is_public,
 )
 from foundation_rt.http.authorization.identity import IdentityTokens, ProviderError
 from foundation_rt.http.authorization.logins import GrantRefused, Login, Logins
