@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .features.instruments import Gauge as Gauge
     from .features.instruments import Histogram as Histogram
     from .features.observers import CompletedCall as CompletedCall
+    from .features.own_features import Feature as Feature
     from .features.prompts.registry import PromptArgument as PromptArgument
     from .features.prompts.registry import PromptDefinition as PromptDefinition
     from .features.prompts.results import PromptMessage as PromptMessage
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from .http.page_access import PageAccess as PageAccess
     from .kernel.dispatcher import Dispatcher as Dispatcher
     from .kernel.engine.connection import Connection as Connection
-    from .kernel.feature import Feature as Feature
     from .kernel.invocation import Invocation as Invocation
     from .kernel.registry.tool_definition import ToolDefinition as ToolDefinition
     from .protocol.content import Annotations as Annotations
@@ -112,6 +112,7 @@ _HOMES = homes_of(
         "features.context": "SessionLog ToolContext",
         "features.instruments": "Counter Gauge Histogram",
         "features.observers": "CompletedCall",
+        "features.own_features": "Feature",
         "features.proxy.forwarder": "ForwardTarget ForwardedError ForwardedRequest "
         "RequestForwarder",
         "features.server_requests.elicitation": "Elicit ElicitResult ElicitUrl",
@@ -126,7 +127,6 @@ _HOMES = homes_of(
         "http.page_access": "PageAccess",
         "kernel.dispatcher": "Dispatcher",
         "kernel.engine.connection": "Connection",
-        "kernel.feature": "Feature",
         "kernel.invocation": "Invocation",
         "features.completions.registry": "Completion CompletionRequest",
         "features.prompts.results": "PromptMessage PromptResult",

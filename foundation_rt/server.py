@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from .features.options import (
         CompletionOptions,
         HandlerOptions,
-        MethodOptions,
         PromptOptions,
         ResourceHandlerOptions,
         ResourceOptions,
     )
+    from .features.own_features import Feature
     from .features.prompts.registry import PromptDefinition
     from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
     from .features.readiness import ReadinessChecks
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from .http.app import HttpApplication
     from .http.asgi import App
     from .http.page_access import PageAccess
-    from .kernel.feature import Feature
     from .kernel.invocation import Invocation
     from .kernel.registry.tools import Handler
     from .protocol.content import Icon
@@ -687,7 +686,15 @@ class Server:
 
     # -- methods of the author -------------------------------------------------------------------
 
-    def method(self, name: str, /, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
+    def method(
+        self,
+        name: str,
+        /,
+        *,
+        inline: bool = False,
+        timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
+    ) -> Callable[[F], F]:
         """Answer requests of a method that MCP does not have: `@server.method("acme/report")`.
 
         The params of a request are the parameters of the function, by the rules of tools. Its
@@ -696,24 +703,34 @@ class Server:
 
         Args:
             name: of the method, with a prefix of yours (EXT-02).
-            options: see `MethodOptions`.
+            inline, timeout_ms, scopes: see `HandlerOptions`.
 
         Raises:
             RegistrationError: the name is taken or is none; or names the parameter or the option,
                 and what to change.
             UsageError: the server has been started already.
         """
+        from .features.custom_methods import check_name, typed_method
+
+        check_name(name)
 
         def register(function: F) -> F:
-            from .features.custom_methods import typed_method
-
-            self._add_method(typed_method(name, function, ToolContext, **options))
+            method = typed_method(
+                name, function, ToolContext, inline=inline, timeout_ms=timeout_ms, scopes=scopes
+            )
+            self._add_method(method)
             return function
 
         return register
 
     def register_method(
-        self, name: str, handler: Handler, **options: Unpack[MethodOptions]
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        inline: bool = False,
+        timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> None:
         """Answer requests of a method by `handler(params, context)`, with the params as sent.
 
@@ -721,7 +738,9 @@ class Server:
         """
         from .features.custom_methods import raw_method
 
-        self._add_method(raw_method(name, handler, **options))
+        self._add_method(
+            raw_method(name, handler, inline=inline, timeout_ms=timeout_ms, scopes=scopes)
+        )
 
     def _add_method(self, method: CustomMethod) -> None:
         self._refuse_when_started("register a method", if_mounted=False)
@@ -750,17 +769,19 @@ class Server:
             extensions: as of `Server`.
 
         Raises:
-            RegistrationError: a section is refused, or its name is taken.
+            RegistrationError: a hook cannot be called as one (EXT-14), a section is refused, or its
+                name is taken.
             UsageError: it is no feature, it has joined, an extension cannot be declared or is
                 declared already, or the server has been started.
         """
-        from .kernel.feature import Feature
+        from .features.own_features import Feature, check_feature
 
         self._refuse_when_started("add a feature")
         given: object = feature
         has_joined = any(each is given for each in self._options.own_features)
         if not isinstance(given, Feature) or has_joined:
             raise UsageError(f"add_feature takes an object of a class of Feature, once: {given!r}")
+        check_feature(given)
         declared: Mapping[str, Mapping[str, Any]] = {}
         if extensions is not None:
             from .features.declared import read_server_extensions

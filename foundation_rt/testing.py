@@ -25,7 +25,9 @@ from .base.ids import IdGenerator, SequentialIds
 from .base.logs.logger import MemorySink, StructuredLogger
 from .base.logs.redaction import Redactor
 from .client.errors import ConnectionLostError
+from .client.options import read_client_extensions
 from .client.results.results import completion_params, is_wrapped
+from .client.session.handshake import Handshake
 from .client.session.pending_requests import (
     InvalidResponse,
     PendingRequests,
@@ -52,8 +54,7 @@ from .protocol.methods import (
     TOOLS_LIST,
     facts,
 )
-from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
-from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
+from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 if TYPE_CHECKING:
     from .features.audit import AuditLog
@@ -108,7 +109,7 @@ class TestClient:
             (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
             raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
             these capabilities.
-        extensions: that the client declares, by name, with their settings.
+        extensions: as of `connect`: that the client declares, in revisions that have them (EXT-11).
         headers: those of every request, as if it came over HTTP; handlers get the ones that
             `Server(request_headers=...)` or `http.request_headers` names.
         dependency_overrides: put into those of the server until the client is closed (TYPED-75).
@@ -125,7 +126,9 @@ class TestClient:
     handshake: bool = field(default=True, kw_only=True)
     revision: str = field(default=NEWEST_HANDSHAKE_REVISION, kw_only=True)
     answers: Answers | None = field(default=None, kw_only=True)
-    extensions: Mapping[str, Any] = field(factory=dict, kw_only=True)
+    extensions: Mapping[str, Mapping[str, Any]] = field(
+        factory=dict, converter=read_client_extensions, kw_only=True
+    )
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
     dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
         factory=dict, kw_only=True
@@ -153,9 +156,8 @@ class TestClient:
         try:
             await self._open()
             if self.handshake and not REVISIONS[self.revision].is_stateless:
-                capabilities = self._capabilities
-                params = {"protocolVersion": self.revision, "capabilities": capabilities}
-                await self.request(INITIALIZE, {**params, "clientInfo": _INFO})
+                opening = self._described.initialize(REVISIONS[self.revision])
+                await self.request(INITIALIZE, opening.params)
                 self.notify(NOTIFICATIONS_INITIALIZED)
         except BaseException:
             await self.close()
@@ -354,17 +356,14 @@ class TestClient:
         if not REVISIONS[self.revision].is_stateless:
             return params
         given = params or {}
-        meta = {
-            VERSION_KEY: self.revision,
-            INFO_KEY: _INFO,
-            CAPABILITIES_KEY: self._capabilities,
-        }
+        meta = self._described.meta(REVISIONS[self.revision])
         return {**given, "_meta": meta | given.get("_meta", {})}
 
     @property
-    def _capabilities(self) -> dict[str, Any]:
-        found = {} if self.answers is None else _CAPABILITIES
-        return {**found, "extensions": dict(self.extensions)} if self.extensions else found
+    def _described(self) -> Handshake:
+        """Return the declarations of the client, as `connect` makes them."""
+        capabilities = {} if self.answers is None else _CAPABILITIES
+        return Handshake(_INFO, lambda revision: capabilities, extensions=self.extensions)
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """Take a message of the server; see `LineReceiver`."""

@@ -50,7 +50,8 @@ def _names(value: Any) -> frozenset[str] | None:
     raise ConfigError("require is a collection of names, as in {'tools'}")
 
 
-def _extensions(value: Any) -> Mapping[str, Mapping[str, Any]]:
+def read_client_extensions(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Return a copy of the extensions of a client (EXT-09); raise `UsageError` for a wrong one."""
     if value == {}:
         return {}
     from ..features.declared import read_extensions
@@ -126,7 +127,9 @@ class ClientOptions:
     version: str = __version__
     title: str | None = None
     require: frozenset[str] | None = field(default=None, converter=_names)
-    extensions: Mapping[str, Mapping[str, Any]] = field(factory=dict, converter=_extensions)
+    extensions: Mapping[str, Mapping[str, Any]] = field(
+        factory=dict, converter=read_client_extensions
+    )
     revision: str | None = field(default=None, validator=_one_of(REVISIONS))
     timeout: float = field(default=60.0, validator=positive)
     tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)

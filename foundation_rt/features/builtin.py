@@ -9,7 +9,7 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.feature import Feature, lazy
+from ..kernel.feature import RuntimeFeature, lazy
 from ..protocol.jsonrpc import Batch
 from .list_changes import ListChanges
 from .policies import Policies
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from .composition import ServerOptions
 
 
-class Batches(Feature):
+class Batches(RuntimeFeature):
     """JSON-RPC batches (RPC-13)."""
 
     messages = MappingProxyType({Batch: lazy(f"{__package__}.batches", "answer_batch")})
 
 
-class Declared(Feature):
+class Declared(RuntimeFeature):
     """Capabilities that the author names: experimental ones (REV-13), extensions (EXT-08)."""
 
     def __init__(self, member: str, declared: Mapping[str, Mapping[str, Any]]) -> None:
@@ -44,7 +44,7 @@ class Declared(Feature):
         capabilities[self._member] = self._declared
 
 
-def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
+def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
     """Return the features of a server.
 
     Raises:
@@ -55,7 +55,7 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
     lists = ListChanges(runtime.directory, clock) if publisher is None else publisher.lists
     runtime.registry.observe(lists)
     registries.observe(lists)
-    features: list[Feature] = [*registries.joining]
+    features: list[RuntimeFeature] = [*registries.joining]
     if options.experimental:
         features.append(Declared("experimental", options.experimental))
     if options.extensions:
@@ -88,4 +88,8 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[Feature]:
         from .state.stored_states import StoredStates
 
         features.append(StoredStates(config.server, clock, logger))
-    return [*features, *options.own_features]
+    if options.own_features:
+        from .own_features import OwnFeature
+
+        features += [OwnFeature(each, logger) for each in options.own_features]
+    return features

@@ -29,7 +29,7 @@ from .context import ToolContext
 
 if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
-    from ..kernel.feature import Feature
+    from ..kernel.feature import RuntimeFeature
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
     from .audit import AuditLog
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .middleware import Middleware, MiddlewareStack
     from .observers import CallObserver
     from .otel_metrics import OtelMetrics
+    from .own_features import Feature
     from .proxy.forwarder import RequestForwarder
     from .readiness import ReadinessChecks
     from .registries import Features
@@ -306,7 +307,7 @@ def compose(
     )
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
-    features: list[Feature] = []
+    features: list[RuntimeFeature] = []
     if middleware or options.call_observers or config.is_operated():
         from .middleware import build_stack
 

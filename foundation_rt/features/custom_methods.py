@@ -7,7 +7,7 @@ methods does not import this.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from ..base.jsonschema.compilation import compile_schema
 from ..base.jsonschema.issues import TOO_COMPLEX, refusal
 from ..base.shown import Shown
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..kernel.feature import Feature
+from ..kernel.feature import RuntimeFeature
 from ..kernel.registry.tools import ExecutionMode
 from ..protocol.jsonrpc import ABSENT
 from ..protocol.methods import METHODS
@@ -29,8 +29,6 @@ from .scopes import require_scopes
 from .typed.method_signature import derive_method
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ..base.jsonschema.compilation import Validator
     from ..kernel.dispatcher import Dispatcher
     from ..kernel.effects import Effect
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from .options import MethodOptions
 
 MAX_NAME_LENGTH: Final = 128
 
@@ -108,7 +105,7 @@ class CustomMethod(Shown):
         return result
 
 
-class CustomMethods(Feature):
+class CustomMethods(RuntimeFeature):
     """The methods of the author of a server.
 
     Attributes:
@@ -131,32 +128,47 @@ class CustomMethods(Feature):
 
 
 def typed_method(
-    name: str, function: Callable[..., Any], context_type: type, **options: Unpack[MethodOptions]
+    name: str,
+    function: Callable[..., Any],
+    context_type: type,
+    *,
+    inline: bool,
+    timeout_ms: int | None,
+    scopes: Iterable[str],
 ) -> CustomMethod:
     """Return a method whose params are the parameters of `function` (EXT-01).
 
     Raises:
         RegistrationError: names the method, the parameter or the option, and what to change.
     """
-    checks = _checks_of(name)
-    typed = derive_method(function, context_type, inline=options.get("inline", False))
-    spec = checks.handler_spec(typed.handler, typed.execution, **options)
+    checks = check_name(name)
+    typed = derive_method(function, context_type, inline=inline)
+    spec = checks.handler_spec(
+        typed.handler, typed.execution, inline=inline, timeout_ms=timeout_ms, scopes=scopes
+    )
     result = None if typed.result_schema is None else compile_schema(typed.result_schema).validate
     return CustomMethod(name, spec, compile_schema(typed.schema).validate, result)
 
 
-def raw_method(name: str, handler: Handler, **options: Unpack[MethodOptions]) -> CustomMethod:
+def raw_method(
+    name: str, handler: Handler, *, inline: bool, timeout_ms: int | None, scopes: Iterable[str]
+) -> CustomMethod:
     """Return a method whose handler gets the params as sent, less `_meta`.
 
     Raises:
         RegistrationError: names the method or the option, and what to change.
     """
-    spec = _checks_of(name).handler_spec(handler, None, **options)
+    checks = check_name(name)
+    spec = checks.handler_spec(handler, None, inline=inline, timeout_ms=timeout_ms, scopes=scopes)
     return CustomMethod(name, spec, None, None)
 
 
-def _checks_of(name: object) -> DefinitionChecks:
-    """Check the name of a method (EXT-02)."""
+def check_name(name: object) -> DefinitionChecks:
+    """Check the name of a method (EXT-02); return the checks of the rest of its definition.
+
+    Raises:
+        RegistrationError: says how to name it.
+    """
     checks = DefinitionChecks(f"method {name!r}")
     if not isinstance(name, str):
         raise RegistrationError('a method has a name: @server.method("acme/report")')

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ..base.shown import Shown
-from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
+from ..errors import ErrorCode, JsonRpcError, JsonRpcErrorCode, StructuredError, ToolError
 from ..kernel.invocation import CallKind
 from ..kernel.replies import derive_correlation_id, error_reply, invalid_params, result_reply
 from ..protocol.jsonrpc import ABSENT
@@ -122,8 +122,13 @@ def admit(
             allow(call)
         if needs_slot:
             call.slot = calls.resources.take_slot(call.principal)
+    except JsonRpcError:
+        raise
     except ToolError as refusal:
         return calls.refuse(call, refusal.to_structured())
+    except Exception as error:
+        calls.resources.record_completion()
+        return calls.break_off(call, error, 0.0)
     call.session.in_flight[call.request_id] = call
     return [call]
 

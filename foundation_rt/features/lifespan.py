@@ -20,6 +20,7 @@ from attrs import define, field
 
 from ..errors import RegistrationError, UsageError, describe_exception
 from ..kernel.engine.shutdown import HANDLER_SHARE
+from ..kernel.registry.tools import takes
 
 if TYPE_CHECKING:
     import asyncio
@@ -282,12 +283,8 @@ def _as_context_manager(
         hook = asynccontextmanager(hook)
     elif inspect.iscoroutinefunction(hook) or inspect.isgeneratorfunction(hook):
         raise _refusal(name)
-    try:
-        inspect.signature(hook).bind(None)
-    except TypeError:
-        raise _refusal(name) from None
-    except ValueError:
-        pass  # the parameters of the callable are unknown
+    if not takes(hook, 1):
+        raise _refusal(name)
     manager: Callable[[Server], AbstractAsyncContextManager[Any]] = hook
     return manager
 

@@ -11,7 +11,6 @@ only observe.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from attrs import define, field
 
 from ..base.shown import Shown
 from ..errors import RegistrationError
-from ..kernel.registry.tools import is_async_callable
+from ..kernel.registry.tools import is_async_callable, takes
 from ..protocol.methods import TOOLS_CALL
 from .policies import Administrative
 from .prompts.feature import Prompts
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from ..kernel.engine.connection import Observe
     from ..kernel.engine.executor import Proceed
     from ..kernel.execution_limits import ResourceManager
-    from ..kernel.feature import Feature
+    from ..kernel.feature import RuntimeFeature
     from ..kernel.invocation import Invocation
     from ..kernel.registry.tools import ToolRegistry
     from .audit import AuditLog
@@ -51,17 +50,9 @@ def check_middleware(middleware: Any) -> None:
     Raises:
         RegistrationError: it is not `async def`, or does not take two arguments.
     """
-    if not (is_async_callable(middleware) and _takes_two(middleware)):
+    if not (is_async_callable(middleware) and takes(middleware, 2)):
         name = getattr(middleware, "__qualname__", repr(middleware))
         raise RegistrationError(f"middleware {name!r}: write `async def {name}(call, proceed)`")
-
-
-def _takes_two(middleware: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(middleware).bind(None, None)
-    except TypeError:
-        return False
-    return True
 
 
 def wrap(middleware: Iterable[Middleware], call: Invocation, handler: Proceed) -> Proceed:
@@ -90,7 +81,7 @@ class MiddlewareStack(Shown):
     audit: AuditLog | None = None
     metrics: Metrics | None = None
     otel_metrics: OtelMetrics | None = None
-    features: list[Feature] = field(factory=list)
+    features: list[RuntimeFeature] = field(factory=list)
 
 
 def build_stack(

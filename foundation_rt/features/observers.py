@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from attrs import define
 
 from ..errors import RegistrationError, ToolCompletionOutcome
 from ..kernel.effects import CallCompleted, Event
-from ..kernel.registry.tools import is_async_callable
+from ..kernel.registry.tools import is_async_callable, takes
 from ..protocol.methods import TOOLS_CALL, facts
 
 if TYPE_CHECKING:
@@ -73,12 +72,7 @@ def check_observer(function: Any, argument: str = "call") -> None:
     Raises:
         RegistrationError: it is a coroutine function, or does not take one argument.
     """
-    try:
-        inspect.signature(function).bind(None)
-        usable = not is_async_callable(function)
-    except TypeError:
-        usable = False
-    if not usable:
+    if is_async_callable(function) or not takes(function, 1):
         name = getattr(function, "__qualname__", repr(function))
         raise RegistrationError(f"observer {name!r}: write `def {name}({argument})`")
 

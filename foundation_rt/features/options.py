@@ -81,14 +81,6 @@ class ResourceOptions(Presentation, ResourceHandlerOptions, total=False):
     annotations: Annotations | None
 
 
-class MethodOptions(TypedDict, total=False):
-    """The options of `Server.method`; see `HandlerOptions`."""
-
-    inline: bool
-    timeout_ms: int | None
-    scopes: Iterable[str]
-
-
 class CompletionOptions(TypedDict, total=False):
     """The options of `Server.completion`; see `HandlerOptions`."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolError
 from ..kernel.call_lifecycle import no_such_tool
-from ..kernel.feature import Feature
+from ..kernel.feature import RuntimeFeature
 from ..kernel.registry.tools import ToolPart
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def scopes_for(tool: RegisteredTool, arguments: dict[str, Any]) -> frozenset[str
     return tool.scopes if found is None else tool.scopes | found.of(arguments)
 
 
-class Policies(Feature):
+class Policies(RuntimeFeature):
     """Refuses calls of restricted tools whose client may not call them.
 
     Args:

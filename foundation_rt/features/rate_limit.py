@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
-from ..kernel.feature import Feature
+from ..kernel.feature import RuntimeFeature
 from ..kernel.records import completion_record
 from ..kernel.registry.tool_definition import advertised_name
 from ..protocol.methods import TOOLS_CALL, facts
@@ -92,7 +92,7 @@ class Buckets(Protocol):
 
 
 @define(eq=False, repr=False)
-class RateLimit(Feature):
+class RateLimit(RuntimeFeature):
     """Refuses the calls of a client that has made too many, before any other check.
 
     Args:

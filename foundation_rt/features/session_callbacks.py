@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import describe_exception
 from ..kernel.dispatcher import dropped
 from ..kernel.effects import FeatureCallback
-from ..kernel.feature import Feature
+from ..kernel.feature import RuntimeFeature
 from ..kernel.session import State
 from ..protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
 
@@ -24,7 +24,7 @@ SessionCallback = Callable[[str], object]
 """Takes the key of a session; called in any thread, its return value ignored."""
 
 
-class SessionEnds(Feature):
+class SessionEnds(RuntimeFeature):
     """Calls functions with the key of a session that has ended."""
 
     def __init__(self, callbacks: tuple[SessionCallback, ...], logger: StructuredLogger) -> None:
@@ -36,7 +36,7 @@ class SessionEnds(Feature):
         call_each(self._callbacks, self._logger, "the end of a session", key)
 
 
-class RootsChanges(Feature):
+class RootsChanges(RuntimeFeature):
     """Calls functions with the key of a session whose client has changed its roots."""
 
     def __init__(self, callbacks: tuple[SessionCallback, ...], logger: StructuredLogger) -> None:

@@ -98,7 +98,8 @@ class CallLifecycle:
         limits: the `tools` section of the configuration.
 
     Attributes:
-        find, admit, allow, prepared, ready, raised, dropped: the hooks of features; see `Feature`.
+        find, admit, allow, prepared, ready, raised, dropped: the hooks of features;
+            see `RuntimeFeature`.
     """
 
     resources: ResourceManager

@@ -80,7 +80,7 @@ class Dispatcher:
         own: the methods that MCP does not have; each is a call, in every revision (EXT-03).
         parts: what features decide with, by the class of that.
         around, instructions, advertise, answer, knows, label, header_parameters: the hooks of
-            features; see `Feature`.
+            features; see `RuntimeFeature`.
     """
 
     results: ResultWriter

@@ -3,7 +3,7 @@
 A feature is known in three places. What does not use it has nothing of it, and takes the way
 without features:
 
-* a server has `Feature` objects: rows of tables, and hooks;
+* a server has `RuntimeFeature` objects: rows of tables, and hooks;
 * a session has a `SessionPart` of each feature that it uses;
 * a call, a tool, and the dispatcher and the engine of a server, have `parts` for what a feature
   keeps there.
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 NO_ROWS: Mapping[Any, Any] = MappingProxyType({})
 
 
-class Feature:
-    """A feature of one server.
+class RuntimeFeature:
+    """A feature of one server that comes with the runtime.
 
-    A subclass states its rows, and overrides the hooks that it needs. Those that an application may
-    override are in EXT-12; the others are for what comes with the runtime, and may change.
+    A subclass states its rows, and overrides the hooks that it needs. What authors derive from is
+    `foundation_rt.Feature` (EXT-12).
 
     Attributes:
         requests: the function that answers a request, by its method. One that MCP does not have
@@ -181,14 +181,14 @@ class Feature:
         """Release what the feature holds: no call is served any more; return what is awaited."""
 
 
-def hooks(features: Iterable[Feature], name: str) -> tuple[Callable[..., Any], ...]:
+def hooks(features: Iterable[RuntimeFeature], name: str) -> tuple[Callable[..., Any], ...]:
     """Return the hook of that name of each feature that has it."""
-    default = getattr(Feature, name)
+    default = getattr(RuntimeFeature, name)
     having = [each for each in features if getattr(type(each), name) is not default]
     return tuple(getattr(each, name) for each in having)
 
 
-def use(dispatcher: Dispatcher, features: Iterable[Feature]) -> None:
+def use(dispatcher: Dispatcher, features: Iterable[RuntimeFeature]) -> None:
     """Let features take part in the decisions of `dispatcher`."""
     for name in ("find", "admit", "allow", "prepared", "ready", "raised", "dropped"):
         setattr(dispatcher.calls, name, hooks(features, name))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..protocol.principal import Principal
     from .engine.scheduling import Scheduler
-    from .feature import Feature
+    from .feature import RuntimeFeature
 
 _DRAIN_SHARE = 0.5
 """The share of the time for leaving the lifespan in which handlers may still end."""
@@ -66,12 +66,12 @@ class Runtime:
     observers: list[Observe] = field(factory=list, init=False)
     _closing: Hooks = field(default=(), init=False)
     _stopping: Hooks = field(default=(), init=False)
-    _features: Sequence[Feature] = field(default=(), init=False)
+    _features: Sequence[RuntimeFeature] = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
         self.engine.workers.on_error = self.report_interruption
 
-    def use(self, features: Sequence[Feature]) -> None:
+    def use(self, features: Sequence[RuntimeFeature]) -> None:
         """Let features join, before the server is served."""
         self._closing = hooks(features, "close")
         self._stopping = hooks(features, "stopping")

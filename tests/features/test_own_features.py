@@ -18,7 +18,8 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.config.sections import Integer, Settings, setting
-from foundation_rt.testing import ProtocolError, TestClient
+from foundation_rt.kernel.feature import RuntimeFeature
+from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.support.forwarders import ScriptedForwarder
 
 
@@ -144,23 +145,101 @@ def hidden() -> str:
     raise AssertionError
 
 
-@pytest.mark.rule("EXT-13", "RPC-10")
-@pytest.mark.parametrize("method", REQUESTS)
-async def test_exception_of_a_feature_is_an_internal_error(method: str) -> None:
-    class Broken(Feature):
-        def allow(self, call: Invocation) -> None:
-            raise KeyError("secret")
+class Failing(Feature):
+    """Has an `allow` that neither returns None nor refuses by an error of its own."""
 
-    server = make_server(Broken())
-    async with TestClient(server) as client:
-        try:
-            shown = str(await client.request(method, REQUESTS[method][0]))
-        except ProtocolError as error:
-            assert error.code == JsonRpcErrorCode.INTERNAL_ERROR
-            shown = f"{error} {error.data}"
-        assert "secret" not in shown
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def allow(self, call: Invocation) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.rule("EXT-16", "RPC-10", "CALL-14")
+@pytest.mark.parametrize("method", REQUESTS)
+@pytest.mark.parametrize("answer", [KeyError("secret"), False, True, "secret"])
+async def test_bug_of_a_feature_refuses_the_call_and_has_its_record(
+    method: str, answer: object
+) -> None:
+    server = make_server(Failing(answer))
+    async with TestClient(server, clock=ManualClock()) as client:
+        with pytest.raises(ProtocolError) as refused:
+            await client.request(method, REQUESTS[method][0])
+        assert refused.value.code == JsonRpcErrorCode.INTERNAL_ERROR
+        assert "secret" not in f"{refused.value} {refused.value.data}"
+        [record] = [each for each in client.logs or () if "outcome" in each]
+        assert (record["outcome"], record["errorCode"]) == ("tool_error", "INTERNAL")
+        [bug] = [each for each in client.logs or () if each["message"] == "internal error"]
+        if not isinstance(answer, Exception):
+            found = f"Failing.allow returned {type(answer).__name__}: return None, or raise"
+            assert found in bug["error"]["message"]
         assert server.runtime.resources.concurrent_executions == 0
         assert client.connection.session.in_flight == {}
+
+
+@pytest.mark.rule("EXT-14")
+async def test_hook_that_cannot_be_called_as_one_is_refused_by_its_name() -> None:
+    async def waits(*of_call: object) -> None: ...
+
+    def takes_more(one: object, two: object, three: object) -> None: ...
+
+    for hook in ("allow", "instructions"):
+        wrong: Any
+        for wrong in (waits, takes_more, "text"):
+            of_class, of_object = type("Odd", (Feature,), {hook: wrong})(), Gate()
+            setattr(of_object, hook, wrong)
+            for feature, name in ((of_class, "Odd"), (of_object, "Gate")):
+                with pytest.raises(
+                    RegistrationError, match=rf"{name}\.{hook} is refused: write `def {hook}\(self"
+                ):
+                    Server("gated").add_feature(feature)
+
+
+@pytest.mark.rule("EXT-14", "EXT-16")
+async def test_hook_of_the_object_counts_and_what_it_has_not_let_pass_does_not_start() -> None:
+    def refuse(call: Invocation) -> None:
+        raise ToolError(ErrorCode.UNAUTHORIZED, "Not by this object.")
+
+    gate: Any = Gate()
+    gate.allow = refuse
+    async with TestClient(make_server(gate)) as client:
+        with pytest.raises(ToolError, match="Not by this object"):
+            await client.call("work")
+
+
+class Named(Feature):
+    """Has methods and attributes of its own under names that features of the runtime use."""
+
+    requests = 0
+    messages = notifications = needs_event_loop = None
+
+    def own(self, text: str) -> dict[str, str]:
+        return {"own": text}
+
+
+HOOKS = [name for name in vars(RuntimeFeature) if not name.startswith("_")]
+for _name in HOOKS:
+    if callable(getattr(RuntimeFeature, _name)) and _name not in vars(Feature):
+        setattr(Named, _name, Named.own)
+
+
+@pytest.mark.rule("EXT-12")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_every_other_name_of_a_feature_is_its_own(revision: str) -> None:
+    feature: Any = Named()
+    server = make_server(feature)
+    for name in HOOKS:
+        if getattr(Named, name, None) is Named.own:
+            server.method(f"acme/{name}", inline=True)(getattr(feature, name))
+    async with TestClient(server, revision=revision) as client:
+        for method in server.options.methods.keys() - {"acme/own"}:
+            assert (await client.request(method, {"text": "x"}))["own"] == "x"
+        for method, (params, _) in REQUESTS.items():
+            await client.request(method, params)
+        with pytest.raises(ToolError, match="There is no tool"):
+            await client.call("none")
 
 
 @pytest.mark.rule("EXT-12", "FWD-28")
@@ -169,6 +248,24 @@ async def test_advice_of_a_feature_follows_that_of_the_server() -> None:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         result = await client.request("initialize", params)
         assert result["instructions"] == "Be kind.\n\nMind the gate."
+
+
+@pytest.mark.rule("EXT-15")
+@pytest.mark.parametrize("advice", [ValueError("secret"), 5])
+async def test_advice_that_fails_is_logged_and_left_out(advice: object) -> None:
+    class Odd(Feature):
+        def instructions(self) -> Any:
+            if isinstance(advice, Exception):
+                raise advice
+            return advice
+
+    server = make_server(Odd())
+    server.add_feature(Gate())
+    async with TestClient(server, clock=ManualClock(), handshake=False) as client:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        result = await client.request("initialize", params)
+        assert result["instructions"] == "Be kind.\n\nMind the gate."
+        assert "instructions failed" in [each["message"] for each in client.logs or ()]
 
 
 @pytest.mark.rule("EXT-12", "CONF-24")

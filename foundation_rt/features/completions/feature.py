@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.feature import Feature, lazy
+from ...kernel.feature import RuntimeFeature, lazy
 from ...protocol.methods import COMPLETION_COMPLETE
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .registry import CompletionRegistry
 
 
-class Completions(Feature):
+class Completions(RuntimeFeature):
     """The completers of the prompts and templates of a server."""
 
     requests = MappingProxyType(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.feature import Feature, lazy
+from ...kernel.feature import RuntimeFeature, lazy
 from ...kernel.registry.catalog import ChangeNotifier
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.methods import PROMPTS_GET, PROMPTS_LIST
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _METHODS = f"{__package__}.methods"
 
 
-class Prompts(Feature):
+class Prompts(RuntimeFeature):
     """The prompts of a server."""
 
     requests = MappingProxyType(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
-from ...kernel.feature import Feature
+from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.catalog import InvalidCursor, read_cursor
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @define(eq=False, repr=False)
-class Forwarding(Feature):
+class Forwarding(RuntimeFeature):
     """Hands requests to the forwarder of a server.
 
     Attributes:

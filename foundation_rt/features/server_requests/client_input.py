@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from ...kernel.feature import Feature, lazy
+from ...kernel.feature import RuntimeFeature, lazy
 from ...protocol.jsonrpc import Response
 from ...protocol.methods import facts
 from ..subscriptions.subscribing import Subscribing
@@ -45,7 +45,7 @@ _ERRORS = "foundation_rt.features.server_requests.errors"
 
 
 @define(eq=False, repr=False)
-class ClientInput(Feature):
+class ClientInput(RuntimeFeature):
     """Reads the answers that a call brings, and writes the requests that it ends with.
 
     Args:

@@ -18,7 +18,7 @@ from attrs import define, field
 
 from ...errors import ToolError, UsageError, describe_exception
 from ...kernel.engine.worker_threads import WorkerPool
-from ...kernel.feature import Feature
+from ...kernel.feature import RuntimeFeature
 from ...kernel.invocation import Raised, Returned
 from ...kernel.registry.tools import ExecutionMode
 from .handler_state import StoredState
@@ -40,7 +40,7 @@ _MOST_FORGOTTEN = 1_000
 
 
 @define(eq=False, repr=False)
-class StoredStates(Feature):
+class StoredStates(RuntimeFeature):
     """The states of the calls that run now; safe from any thread.
 
     Args:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...kernel.effects import FeatureCallback
-from ...kernel.feature import Feature, lazy
+from ...kernel.feature import RuntimeFeature, lazy
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _METHODS = f"{__package__}.methods"
 
 
-class Subscribing(Feature):
+class Subscribing(RuntimeFeature):
     """Keeps the subscriptions of the clients of a server.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.feature import Feature, lazy
+from ...kernel.feature import RuntimeFeature, lazy
 from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from ..subscriptions.subscribing import Subscribing
 from .support import EXTENSION, TaskSupport, can_have_tasks, require_extension
@@ -39,7 +39,7 @@ def _new_id() -> str:
     return token_urlsafe()
 
 
-class Tasks(Feature):
+class Tasks(RuntimeFeature):
     """Makes tasks of calls, where the tool has tasks and the client declares the extension.
 
     Args:

@@ -182,9 +182,9 @@ class Engine:
         dependency_overrides: by function of a dependency, the one that is called instead.
         is_one_of_several: this process is one of several workers.
         parts: what features keep for the server, by the class of that; see `part`.
-        starting, forgetting, ended: the hooks of features; see `Feature.starting`,
-            `Feature.forget` and `Feature.session_ended`.
-        opening: the hooks of features for new sessions; see `Feature.opening`.
+        starting, forgetting, ended: the hooks of features; see `RuntimeFeature.starting`,
+            `RuntimeFeature.forget` and `RuntimeFeature.session_ended`.
+        opening: the hooks of features for new sessions; see `RuntimeFeature.opening`.
     """
 
     dispatcher: Dispatcher

@@ -72,7 +72,7 @@ class ToolPart:
 
     @property
     def restricts(self) -> bool:
-        """Return whether some clients may not call the tool: `Feature.admit` is asked."""
+        """Return whether some clients may not call the tool: `RuntimeFeature.admit` is asked."""
         return False
 
 
@@ -417,6 +417,17 @@ def is_async_callable(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
     )
+
+
+def takes(function: Any, count: int) -> bool:
+    """Return whether `function` can be called with so many arguments, as far as one can see."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # the parameters of the callable are unknown
+    return True
 
 
 def check_ms(name: str, option: str, value: object, least: int) -> None:
