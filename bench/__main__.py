@@ -1,11 +1,14 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [--shortest] [--peers] [calls] [http] [client] [aacp] [tasks] [gateway] [host]
+    python -m bench [--shortest] [--peers] [--save] [SECTION]...
+
+Sections: calls, http, client, aacp, tasks, gateway, host.
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
 every section runs once and as little as it can: what it prints says that it works, and no more.
-With `--peers` the gateway is measured beside proxies of PyPI too, which are installed first.
+With `--peers` the gateway is measured beside proxies of PyPI too, which are installed first. With
+`--save` the ratios of the hot functions become those that later runs show beside theirs.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ from bench.sizes import FULL, SHORTEST, Sizes
 
 _HERE = Path(__file__).resolve().parent
 
+_BASELINE = _HERE / "baseline.toml"
+_BASELINE_HEAD = "# Medians of the hot functions, in those of the floor of the same run.\n"
+
 _TARGETS = [
     FLOOR,
     runtime("inline, no coroutines", "inline_noop", "inline_app.py"),
@@ -51,14 +57,16 @@ _SECTIONS = ("calls", "http", "client", "aacp", "tasks", "gateway", "host")
 def main(arguments: Sequence[str]) -> int:
     """Measure these sections, or all; return 1 if a no-op call over stdio breaks the SLA at p95."""
     sizes = SHORTEST if "--shortest" in arguments else FULL
-    sections = [each for each in arguments if each not in ("--shortest", "--peers")]
+    sections = [each for each in arguments if each not in ("--shortest", "--peers", "--save")]
     if unknown := set(sections) - set(_SECTIONS):
         say(f"no section {', '.join(sorted(unknown))}: there are {', '.join(_SECTIONS)}")
         return 2
     # An installed package has its bytecode; a checkout may not, and would be compiled every time.
     compileall.compile_dir(_HERE.parent / "foundation_rt", quiet=2)
     say("foundation-rt bench: ratios are to the floor of the same run\n")
-    status = _report_calls(sizes) if "calls" in (sections or _SECTIONS) else 0
+    status = 0
+    if "calls" in (sections or _SECTIONS):
+        status = _report_calls(sizes, save="--save" in arguments)
     if "http" in (sections or _SECTIONS):
         from bench import over_http
 
@@ -86,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     return status
 
 
-def _report_calls(sizes: Sizes) -> int:
+def _report_calls(sizes: Sizes, *, save: bool) -> int:
     """Run the benches that were named; return the exit status."""
-    _report_in_process(sizes)
+    _report_in_process(sizes, save=save)
     servers = [Server.spawn(target) for target in _TARGETS]
     for server in servers:
         server.initialize()
@@ -102,7 +110,7 @@ def _report_calls(sizes: Sizes) -> int:
     return _judge(worst)
 
 
-def _report_in_process(sizes: Sizes) -> None:
+def _report_in_process(sizes: Sizes, *, save: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         # In a worker of pytest-xdist, as in the suite, pytest-benchmark would measure nothing.
@@ -112,7 +120,7 @@ def _report_in_process(sizes: Sizes) -> None:
                 sys.executable,
                 *("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
                 *("--benchmark-json", str(report), "--benchmark-disable-gc"),
-                str(_HERE / "test_in_process.py"),
+                *(str(_HERE / f"test_{name}.py") for name in ("in_process", "hot_functions")),
             ],
             check=True,
             stdout=subprocess.DEVNULL,
@@ -126,6 +134,24 @@ def _report_in_process(sizes: Sizes) -> None:
     head("in process, bytes to bytes", "us")
     row("floor: straight line", floor, 1e6, None)
     row("inline", ours, 1e6, median(ours) / median(floor))
+    _report_hot_functions(seconds, median(floor), save=save)
+
+
+def _report_hot_functions(seconds: dict[str, list[float]], floor: float, *, save: bool) -> None:
+    """Print each beside the ratio to the floor that was saved; save the ratios if asked to."""
+    saved = tomli.loads(_BASELINE.read_text())
+    found = {
+        name.removeprefix("test_"): median(each) / floor
+        for name, each in seconds.items()
+        if name not in ("test_floor", "test_runtime")
+    }
+    say(f"\n{'hot functions':32}{'p50 us':>12}{'ratio':>12}{'saved':>12}")
+    for name, ratio in found.items():
+        was = f"{saved[name]:.3f}" if name in saved else ""
+        say(f"  {name:30}{ratio * floor * 1e6:12.2f}{ratio:12.3f}{was:>12}")
+    if save:
+        lines = [f"{name} = {ratio:.3f}\n" for name, ratio in found.items()]
+        _BASELINE.write_text("".join([_BASELINE_HEAD, *lines]))
 
 
 def _report_sequential(servers: list[Server], sizes: Sizes) -> float:

@@ -7,7 +7,14 @@ import pytest
 from bench.__main__ import main
 
 TABLES = {
-    "calls": ["in process", "stdio, one call", "stdio, 8 calls", "resident memory", "cold start"],
+    "calls": [
+        "in process",
+        "hot functions",
+        "stdio, one call",
+        "stdio, 8 calls",
+        "resident memory",
+        "cold start",
+    ],
     "http": ["HTTP, 2 connections", "open subscriptions"],
     "client": ["stdio, ", "http, ", "importing"],
     "tasks": [f"task server, {place}" for place in ("SQLite", "PostgreSQL")],
