@@ -137,7 +137,7 @@ def _pending(
     if version > len(migrations):
         raise UsageError(
             f"{place} has version {version}, and this version of {application} knows those up to"
-            f" {len(migrations)}: use the newer {application} that migrated it"
+            f" {len(migrations)}: use the newer version that migrated it"
         )
     for migration in migrations[:version]:
         checksum = recorded.get(migration.version, "")

@@ -14,6 +14,7 @@ from random import Random
 import psycopg
 import pytest
 
+from foundation_rt.apps.task_server.jobs import JobClaim
 from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
 from tests.support.postgres_server import postgres_server
 from tests.support.services import unique_name
@@ -101,3 +102,34 @@ async def test_no_job_is_passed_over(url: str, seed: int) -> None:
         for number in range(left):
             assert await stores[number % 2].claim_job("me", LEASE, MAX_ATTEMPTS) is not None
         assert await one.claim_job("me", LEASE, MAX_ATTEMPTS) is None
+
+
+# As versions before V4 of the tables do: the job has its position before the queue is locked.
+SUBMIT_EARLY = """
+INSERT INTO {schema}.batch_jobs (
+    job_id, status, attempts, principal, digest, payload, total_tasks, text_bytes, correlation_id
+)
+SELECT gen_random_uuid(), 'PENDING', 0, principal, digest, payload, total_tasks, text_bytes,
+    correlation_id
+FROM {schema}.batch_jobs LIMIT 1
+"""
+
+
+@pytest.mark.rule("TASKS-86")
+async def test_maintenance_finds_what_an_earlier_version_put_below_the_floor(url: str) -> None:
+    schema = unique_name()
+    async with opened(url, schema) as store, await psycopg.AsyncConnection.connect(url) as earlier:
+
+        async def claim() -> JobClaim | None:
+            return await store.claim_job("me", LEASE, MAX_ATTEMPTS)
+
+        await submit(store)
+        ended = await claim()
+        assert ended is not None
+        await earlier.execute(SUBMIT_EARLY.format(schema=schema).encode())
+        await store.fail_job(ended, "failed")
+        await submit(store)
+        assert await claim() is not None
+        await earlier.commit()
+        await store.maintain_jobs(MAX_ATTEMPTS, keep_hours=1)
+        assert await claim() is not None

@@ -122,7 +122,8 @@ class PostgresTaskStore:
     _listens: asyncio.Event = field(init=False)
     _is_open: bool = field(default=False, init=False)
     # By connection, the lowest position of an unfinished job that was read through it: none is ever
-    # below (TASKS-86), unless a copy of the database takes over that lacks the last transactions.
+    # below (TASKS-86), unless a copy of the database takes over that lacks the last transactions,
+    # or a process that knows only V3 of the tables has submitted it: maintenance forgets floors.
     _floors: WeakKeyDictionary[Connection, int] = field(factory=WeakKeyDictionary, init=False)
 
     @_schema.validator
@@ -341,6 +342,7 @@ class PostgresTaskStore:
         those that are older than a lease, so that with one call in each lease they hold up others
         for two at most. Each part is a transaction.
         """
+        self._floors.clear()
         await self._connections.end_stalled_transactions(self._lease_s)
         removed, batch = 0, _REMOVED_AT_ONCE
         while batch == _REMOVED_AT_ONCE:
@@ -349,9 +351,7 @@ class PostgresTaskStore:
             removed += batch
         # After the removal, which must not take a job that fails only now.
         failed = await self._connections.transact(
-            lambda transaction: _fail_lost_jobs(
-                transaction, max_attempts, self._floors.get(transaction.connection, 0)
-            )
+            lambda transaction: _fail_lost_jobs(transaction, max_attempts)
         )
         if failed:
             await self._announce(Change(jobs=tuple(job.job_id for job in failed)))
@@ -526,8 +526,8 @@ class PostgresTaskStore:
             asyncio.get_running_loop().call_soon(callback, change)
 
 
-async def _fail_lost_jobs(transaction: Transaction, max_attempts: int, floor: int) -> list[Job]:
-    [lost] = await transaction.ask(statements.lock_lost_jobs(max_attempts, floor))
+async def _fail_lost_jobs(transaction: Transaction, max_attempts: int) -> list[Job]:
+    [lost] = await transaction.ask(statements.lock_lost_jobs(max_attempts))
     counts = CountChanges()
     for *_, principal, tasks, size in lost:
         counts.store(principal, -tasks, -size)

@@ -233,7 +233,7 @@ def fail_job(claim: JobClaim, error_message: str) -> Query:
     )
 
 
-def lock_lost_jobs(max_attempts: int, floor: int) -> Query:
+def lock_lost_jobs(max_attempts: int) -> Query:
     """Lock the jobs that cannot be carried out.
 
     Returns of each: id, attempts, whether it has a payload, principal, tasks, their bytes. What
@@ -244,9 +244,8 @@ def lock_lost_jobs(max_attempts: int, floor: int) -> Query:
         FROM {schema}.batch_jobs
         WHERE status IN ('PENDING', 'RUNNING') AND (payload IS NULL OR (attempts >= %b
             AND (status = 'PENDING' OR lease_expires_at <= clock_timestamp())))
-            AND position >= %b
         ORDER BY position LIMIT 100 FOR UPDATE SKIP LOCKED""",
-        (max_attempts, floor),
+        (max_attempts,),
     )
 
 
