@@ -305,6 +305,7 @@ class TestClient:
         """Send a request; return its result.
 
         In the stateless mode it is sent again, with answers, as long as the server asks for input.
+        Params that are a list are sent as they are, which in the stateless mode lack the `_meta`.
 
         Raises:
             ProtocolError: the server answered with an error.
@@ -352,8 +353,8 @@ class TestClient:
             listed += result[member]
         return listed
 
-    def _with_meta(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        if not REVISIONS[self.revision].is_stateless:
+    def _with_meta(self, params: Any) -> Any:
+        if not REVISIONS[self.revision].is_stateless or isinstance(params, list):
             return params
         given = params or {}
         meta = self._described.meta(REVISIONS[self.revision])

@@ -94,6 +94,13 @@ def test_server_that_is_not_there_is_named(folder: Path, ini: str, message: str)
     assert message in printed and "1 error" in printed
 
 
+@pytest.mark.rule("EMBED-09")
+def test_marker_takes_the_server_alone(folder: Path) -> None:
+    mark = "import pytest\n\n\n@pytest.mark.mcp_server('../shop.py', extensions={})\n"
+    printed = run(folder, f"{mark}def test_order(mcp_client):\n    pass\n")
+    assert "the marker mcp_server takes the server alone" in printed and "1 error" in printed
+
+
 @pytest.mark.rule("EMBED-08")
 def test_run_without_the_fixture_loads_nothing_of_the_runtime(folder: Path) -> None:
     printed = run(

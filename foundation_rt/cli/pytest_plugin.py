@@ -45,6 +45,8 @@ def mcp_client(
 def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
     mark = request.node.get_closest_marker("mcp_server")
     app = request.config.getini("mcp_server") if mark is None else mark.args and mark.args[0]
+    if mark is not None and (mark.kwargs or len(mark.args) > 1):
+        pytest.fail("the marker mcp_server takes the server alone", pytrace=False)
     if not app:
         pytest.fail(f"mcp_client needs a server: {_HOW}", pytrace=False)
     if not isinstance(app, str):

@@ -94,7 +94,8 @@ class CustomMethod(Shown):
         """
         result: Any = {} if value is None else loads(write_json(value))
         if type(result) is not dict or type(result.get("_meta", {})) is not dict:
-            raise _refused("The result is not an object.", "result_not_an_object")
+            subject = "_meta of the result" if type(result) is dict else "The result"
+            raise _refused(f"{subject} is not an object.", "result_not_an_object")
         issues = () if self.validate_result is None else self.validate_result(result)
         if issues is TOO_COMPLEX:
             raise _refused("The result is too complex to be checked.", "too_complex")

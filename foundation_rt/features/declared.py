@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from ..base.rich_values import problem_in
 from ..errors import UsageError
 from .tasks.support import EXTENSION
 
@@ -64,7 +65,11 @@ def _copy_of(argument: str, given: object, example: str) -> Declaration:
     ):
         raise UsageError(f"{argument} is a mapping of mappings, as in {example}")
     try:
-        copy: Declaration = orjson.loads(orjson.dumps(given, default=_as_dict))
+        written = orjson.dumps(given, default=_as_dict)
+        problem = problem_in(given, _as_dict) if b"null" in written else None  # NaN is null, too
+        if problem is not None:
+            raise ValueError(problem)
+        copy: Declaration = orjson.loads(written)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} cannot be written as JSON: {error}") from None
     return copy

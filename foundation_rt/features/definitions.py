@@ -13,6 +13,7 @@ from ..kernel.registry.tools import (
     ExecutionMode,
     check_scopes,
     is_async_callable,
+    takes,
 )
 from .handler_calls import HandlerSpec
 from .tool_settings import read_audience
@@ -137,6 +138,8 @@ class DefinitionChecks:
             raise self.refusal("the handler is not callable")
         self.number("timeout_ms", timeout_ms, 1, MAX_TIMEOUT_MS)
         if execution is None:
+            if not takes(handler, 2):
+                raise self.refusal("the handler takes two arguments, the second a ToolContext")
             execution = ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD
         if inline:
             if execution is ExecutionMode.ASYNC:

@@ -80,7 +80,7 @@ def not_serializable(problem: str = "") -> ToolError:
         problem: a place and what is wrong with it, which the caller may learn: "$.a is NaN".
     """
     details = {"reason": "result_not_serializable"}
-    message = "The tool's result cannot be written as JSON"
+    message = "The result cannot be written as JSON"
     if problem:
         details["problem"] = problem
         message += f": {problem}"

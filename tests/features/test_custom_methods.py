@@ -156,6 +156,9 @@ def content() -> Text: ...
 def maybe() -> Report | None: ...
 
 
+def meta(_meta: dict[str, int]) -> None: ...
+
+
 def by_position(*cities: str) -> None: ...
 
 
@@ -172,6 +175,7 @@ async def slow() -> None: ...
         (text, {}, "method 'text', result: a method returns an object"),
         (content, {}, "method 'content', result: Text is content"),
         (maybe, {}, "method 'maybe', result: a method returns an object"),
+        (meta, {}, r"parameter '_meta': it is no param: `ctx\.call\.meta` has it"),
         (by_position, {}, "parameter 'cities': it is passed by position"),
         (untyped, {}, "parameter 'city': it has no annotation"),
         (slow, {"inline": True}, "inline=True is for def"),
@@ -184,6 +188,14 @@ def test_function_that_is_no_method_is_refused(
 ) -> None:
     with pytest.raises(RegistrationError, match=problem):
         Server("x").method("acme/x", **options)(function)
+
+
+@pytest.mark.rule("EXT-01")
+def test_handler_that_cannot_take_two_arguments_is_refused() -> None:
+    handler: Any
+    for handler in (lambda: None, lambda params: None, lambda *, ctx: None):
+        with pytest.raises(RegistrationError, match="'acme/x' is refused: the handler takes two a"):
+            Server("x").register_method("acme/x", handler)
 
 
 @pytest.mark.rule("EXT-03")
@@ -273,6 +285,15 @@ async def test_params_that_do_not_fit_run_no_handler_and_take_no_slot() -> None:
         await client.request("acme/sync")
 
 
+@pytest.mark.rule("EXT-04")
+@pytest.mark.parametrize("revision", [each for each in REVISIONS if each != STATELESS])
+async def test_params_that_are_no_object_are_refused(revision: str) -> None:
+    params: Any = [1]
+    async with TestClient(make_server(), revision=revision) as client:
+        error = await error_of(client, "acme/report", params)
+        assert error.code == JsonRpcErrorCode.INVALID_PARAMS
+
+
 @pytest.mark.rule("EXT-05")
 async def test_scopes_are_those_of_the_principal() -> None:
     server = Server("scoped")
@@ -311,17 +332,22 @@ async def test_result_that_is_none_is_an_error(revision: str) -> None:
     def typed() -> Report:
         return Report("Oslo", ["no number"])  # type: ignore[list-item]
 
+    @server.method("acme/nothing")
+    def nothing() -> None:
+        return {"no number": 1}  # type: ignore[return-value]
+
     async with TestClient(server, revision=revision) as client:
         for which, (reason, _) in enumerate(results):
             error = await error_of(client, "acme/result", {"which": which})
             assert error.code == JsonRpcErrorCode.INTERNAL_ERROR
             assert error.data["details"]["reason"] == reason, results[which]
-        error = await error_of(client, "acme/typed")
-        assert error.data["details"]["reason"] == "output_schema_violation"
-        assert "no number" not in str(error.data)
+        for method in ("acme/typed", "acme/nothing"):
+            error = await error_of(client, method)
+            assert error.data["details"]["reason"] == "output_schema_violation"
+            assert "no number" not in str(error.data)
 
 
-@pytest.mark.rule("EXT-06", "REV-06")
+@pytest.mark.rule("EXT-17", "REV-06")
 async def test_result_may_have_a_type_of_its_own() -> None:
     server = Server("typed")
     value = {"resultType": "acme", "_meta": {"a.b/c": 1}}
@@ -448,6 +474,7 @@ async def test_extensions_are_declared_where_the_revision_has_them(revision: str
         ({"com.example/x": True}, "extensions is a mapping of mappings"),
         (["com.example/x"], "extensions is a mapping of mappings"),
         ({"com.example/x": {"of": {1}}}, "extensions cannot be written as JSON"),
+        ({"com.example/x": {"of": float("nan")}}, "cannot be written as JSON: .*NaN"),
     ],
 )
 def test_extension_that_is_none_is_refused(extensions: Any, problem: str) -> None:

@@ -202,7 +202,7 @@ WAYS = ("inline", "thread", "async")
 INTERNAL = {"code": "INTERNAL", "message": "The tool failed."}
 NOT_SERIALIZABLE = {
     "code": "INTERNAL",
-    "message": "The tool's result cannot be written as JSON.",
+    "message": "The result cannot be written as JSON.",
     "details": {"reason": "result_not_serializable"},
 }
 TOO_LARGE = {

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ..signatures.binding import Handler
     from ..signatures.writers import Writer
 
-_ANY_OBJECT = (None, type(None), Any, object)
+_ANY_OBJECT = (None, Any, object)
+_NOTHING = {"type": "object", "maxProperties": 0}
 
 
 @frozen
@@ -57,6 +58,8 @@ def derive_method(
     for parameter in signature.parameters:
         collector.add(parameter, "")
     schema = collector.object_schema(required=collector.required(), additionalProperties=False)
+    if "_meta" in schema["properties"]:
+        raise signature.refusal("_meta", "it is no param: `ctx.call.meta` has it")
     handler = collector.handler(inline=inline)  # its dependencies may make it async
     execution = ExecutionMode.ASYNC if signature.is_async else ExecutionMode.THREAD
     try:
@@ -65,6 +68,8 @@ def derive_method(
         hint = None  # as of a tool without an annotation
     if any(hint is each for each in _ANY_OBJECT):
         return TypedMethod(schema, None, handler, execution)
+    if hint is type(None):
+        return TypedMethod(schema, _NOTHING, handler, execution)
     result, write = _result_of(signature, hint)
     handler = handler if write is None else writing(handler, write)
     return TypedMethod(schema, result, handler, execution)
@@ -72,7 +77,7 @@ def derive_method(
 
 def _result_of(signature: FunctionSignature, hint: Any) -> tuple[dict[str, Any], Writer | None]:
     """Return the schema of a result, and what is applied before it is written."""
-    problem = "a method returns an object: a class with annotations, a dict, or None"
+    problem = "a method returns an object: a class with annotations, a dict, or None alone"
     try:
         result, write = derive_output(hint, signature.names)
     except UnsupportedType as error:
