@@ -14,14 +14,24 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from http.client import HTTPException
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from io import BufferedReader, RawIOBase
 from itertools import islice
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    AbstractHTTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from attrs import define, field
 from joserfc.errors import JoseError
@@ -32,6 +42,7 @@ from ...base.config.types import ISSUER_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from socket import socket
 
     from ...base.clock import Clock
     from ...base.logs.logger import StructuredLogger
@@ -208,6 +219,58 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
+class _Received(RawIOBase):
+    """The bytes that come until a deadline; the timeout of a socket begins anew with each."""
+
+    def __init__(self, received: RawIOBase, peer: socket, deadline: float) -> None:
+        super().__init__()
+        self._received, self._peer, self._deadline = received, peer, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._peer.settimeout(left)
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """A response whose head and body come until a deadline, or not at all."""
+
+    def __init__(self, deadline: float, peer: socket, *more: Any, **named: Any) -> None:
+        super().__init__(peer, *more, **named)
+        self.fp = BufferedReader(_Received(self.fp.detach(), peer, deadline))
+
+
+class _Deadline(AbstractHTTPHandler):
+    """Waits for a response no longer than `FETCH_SECONDS` in all."""
+
+    def do_open(self, http_class: Any, req: Request, **named: Any) -> HTTPResponse:
+        deadline = monotonic() + FETCH_SECONDS
+
+        def connect(host: str, **options: Any) -> HTTPConnection:
+            made: HTTPConnection = http_class(host, **options)
+            made.response_class = partial(_Response, deadline)  # type: ignore[assignment]
+            return made
+
+        return super().do_open(connect, req, **named)
+
+
+class _Http(_Deadline, HTTPHandler):
+    pass
+
+
+class _Https(_Deadline, HTTPSHandler):
+    pass
+
+
 def fetch_json(
     url: str,
     form: bytes | None = None,
@@ -226,10 +289,9 @@ def fetch_json(
         OSError: there is no answer, or not in time, or one with another status than 200.
         ValueError: the answer is no JSON, or too long.
     """
-    handlers: list[Any] = [_NoRedirects]
+    handlers: list[Any] = [_NoRedirects, _Http, _Https]
     if url.startswith("http:"):  # this machine, which no proxy reaches
         handlers.append(ProxyHandler({}))
-    deadline = monotonic() + FETCH_SECONDS
     request = Request(url, form, {"Accept": "application/json", **headers})
     try:
         with build_opener(*handlers).open(request, timeout=FETCH_SECONDS) as response:
@@ -240,8 +302,6 @@ def fetch_json(
                 body += chunk
                 if len(body) > most:
                     raise ValueError("the response is too long")
-                if monotonic() > deadline:
-                    raise TimeoutError
             if response.length:
                 raise ValueError("the response is shorter than it says")
     except HTTPError:

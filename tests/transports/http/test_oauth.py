@@ -8,7 +8,9 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ from tests.support.issuer import (
     running_issuer,
     token,
 )
+from tests.support.process import PATIENCE
 
 
 class Logger:
@@ -332,29 +335,39 @@ def test_redirects_are_not_followed(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-29")
-def test_trickling_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    moments = iter([0.0, 6.0])
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n", b" "),
+    ],
+    ids=["head", "chunk", "body"],
+)
+def test_trickling_answer_times_out(
+    head: bytes, drop: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jwks, "FETCH_SECONDS", 0.5)
+    sent = 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-    class Trickle:
-        status = 200
+        def trickle() -> None:
+            nonlocal sent
+            peer, _ = listener.accept()
+            with peer, suppress(OSError):
+                peer.sendall(head)
+                while sent < 2000:  # each well within the time of one
+                    peer.sendall(drop)
+                    sent += 1
+                    time.sleep(0.02)
 
-        def __enter__(self) -> Trickle:
-            return self
-
-        def __exit__(self, *_: Any) -> None:
-            pass
-
-        def read1(self, _: int) -> bytes:
-            return b" "
-
-    class Opener:
-        def open(self, *_: Any, **__: Any) -> Trickle:
-            return Trickle()
-
-    monkeypatch.setattr(jwks, "monotonic", lambda: next(moments))
-    monkeypatch.setattr(jwks, "build_opener", lambda *_: Opener())
-    with pytest.raises(TimeoutError):
-        fetch_keys("https://a.example", "https://a.example/keys")
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        place = f"http://127.0.0.1:{listener.getsockname()[1]}/keys"
+        with pytest.raises(OSError):
+            fetch_keys(place, place)
+        thread.join(PATIENCE)
+    assert sent < 2000
 
 
 @pytest.mark.rule("AUTH-30")
