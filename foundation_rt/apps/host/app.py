@@ -38,6 +38,7 @@ from .web.status import HostStatus
 
 if TYPE_CHECKING:
     from ...base.config.sections import Settings
+    from ...base.config.settings import ServerConfig
     from ..coordinator import Coordinator
     from .llm.service import LLMService
 
@@ -69,6 +70,11 @@ def make_server(
     given["http"] = {"port": DEFAULT_PORT, **given.get("http", {})}
     own: dict[str, type[Settings]] = {SECTION: HostSettings, **(sections or {})}
     return Server(NAME, title=TITLE, config=given, sections=own)
+
+
+def is_for_many(config: ServerConfig) -> bool:
+    """Return whether users come besides the person at the page: by a key or an issuer (HOST-67)."""
+    return bool(config.http.api_keys) or config.has_issuer()
 
 
 @define(eq=False, repr=False, init=False)
@@ -143,7 +149,7 @@ class Host:
                 metrics=TurnMetrics(self.server),
             )
         )
-        self._status = HostStatus(coordinator, llm, hint, is_demo, config.has_shares())
+        self._status = HostStatus(coordinator, llm, hint, is_demo, is_for_many(config))
         self._draining_since = self._initializing = self._loading = self.on_signal = None
         self.page_access = (
             None

@@ -34,7 +34,7 @@ from ..coordinator import (
     shared_logins,
     with_logins,
 )
-from .app import Host, make_server, orchestrator_settings
+from .app import Host, is_for_many, make_server, orchestrator_settings
 from .environment import HostEnvironment
 from .llm.providers import PROVIDERS, RULES, choose_provider, make_service, parse_model
 from .llm.service import LLMConfig
@@ -250,7 +250,7 @@ class HostParts:
             agreement = self._agreement(named)
             waiting = agreement.waiting(ServerFile.read(path))  # what cannot be used is said now
             read = partial(_read_file, path, mark, self.settings, agreement)
-            logged = for_many if self.server.load_config().has_shares() else with_logins
+            logged = for_many if is_for_many(self.server.load_config()) else with_logins
             return ServerList(logged(read), (path,), waiting=waiting)
         if named is not None:
             raise ServerFileError(
@@ -279,7 +279,7 @@ class HostParts:
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the servers, not started yet."""
         assert self.servers is not None  # there was no problem
-        if self.server.load_config().has_shares():
+        if is_for_many(self.server.load_config()):
             self.environment.notes += [
                 f"at server {name!r} everybody acts as the person who logged in"
                 for name in shared_logins(self.servers.read())

@@ -34,6 +34,7 @@ class PageLogin:
     """One login that is under way, or has failed.
 
     Attributes:
+        identity: of the server, as it was at the beginning.
         task: ends with it.
         problem: why it has failed; None if it has not.
     """
@@ -41,12 +42,14 @@ class PageLogin:
     _server: ServerConnections
     _page: asyncio.Future[str] = field(init=False)
     _pasted: asyncio.Future[str] = field(init=False)
+    identity: str = field(init=False)
     task: asyncio.Task[None] = field(init=False)
     problem: str | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._page, self._pasted = loop.create_future(), loop.create_future()
+        self.identity = self._server.identity
         self.task = loop.create_task(self._run())
 
     @property
@@ -105,7 +108,7 @@ class PageLogins:
 
     def state(self, server_id: str) -> dict[str, Any] | None:
         """Return what a page shows of the login of a server; None if there is nothing to do."""
-        login = self._logins.get(server_id)
+        login = self._login(server_id)
         if login is not None and not login.task.done():
             return {"page": login.page, "problem": None}
         if self._waiting(server_id) is None:
@@ -127,7 +130,7 @@ class PageLogins:
         server_id, address = named.get("server"), named.get("address", "")
         if not (isinstance(server_id, str) and isinstance(address, str)):
             return _refusal(400, "invalid_request", _EXPECTED)
-        login = self._logins.get(server_id)
+        login = self._login(server_id)
         if login is not None and not login.task.done():
             if address:
                 login.paste(address)
@@ -145,6 +148,15 @@ class PageLogins:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _login(self, server_id: str) -> PageLogin | None:
+        """Return the login at a server; end one at what had this id before (HOST-68)."""
+        login, server = self._logins.get(server_id), self._coordinator.server(server_id)
+        if login is not None and (server is None or server.identity != login.identity):
+            del self._logins[server_id]
+            login.task.cancel()
+            return None
+        return login
 
     def _waiting(self, server_id: str) -> ServerConnections | None:
         """Return a server that waits for a login; None if it does not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.apps.coordinator import Coordinator, ServerState, plans_of
 from foundation_rt.apps.coordinator.servers import NOT_SHARED
+from foundation_rt.apps.web_page.logins import PageLogins
+from foundation_rt.client import HttpServer, MemoryTokenStore, OAuth
 from tests.support.host_process import HostProcess, host_process
-from tests.support.oauth_world import running_world
+from tests.support.oauth_world import World, running_world, where_it_leads
 from tests.support.process import PATIENCE
 
 KEY = "the-key-of-ann-at-work"
@@ -75,14 +79,17 @@ def test_login_is_begun_by_the_page_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("HOST-67", "COORD-84")
-def test_host_of_several_users_lets_nobody_act_as_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [(), ("bob:the-key-of-bob-at-work",)])
+def test_host_of_several_users_lets_nobody_act_as_another(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
     with running_world() as world:
         servers = {
             "own": {"url": world.url, "oauth": {}},
             "all": {"url": world.url, "oauth": {"shared": True}},
         }
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        keys = json.dumps([f"ann:{KEY}", "bob:the-key-of-bob-at-work"])
+        keys = json.dumps([f"ann:{KEY}", *others])  # and the key of the page
         variables = {"XDG_DATA_HOME": str(tmp_path), "FOUNDATION_RT_HTTP__API_KEYS": keys}
         words = ("--servers", "mcp.json", "--model", "rules")
         with host_process(tmp_path, *words, variables=variables) as host:
@@ -94,3 +101,41 @@ def test_host_of_several_users_lets_nobody_act_as_another(tmp_path: Path) -> Non
             assert send(host, "POST", "/api/login", body, **{"X-API-Key": KEY})[0] == 404
             said = "at server 'all' everybody acts as the person who logged in"
             assert said in host.log.read_text()
+
+
+@pytest.mark.rule("HOST-68")
+async def test_login_is_over_when_its_server_is_another_one() -> None:
+    store = MemoryTokenStore()
+    with running_world() as first, running_world() as second:
+
+        def at(world: World) -> HttpServer:
+            return HttpServer(world.url, auth=OAuth(store=store))
+
+        listed = {"it": at(first)}
+        async with Coordinator.from_plans(lambda: plans_of(listed)) as servers:
+            logins = PageLogins(servers)
+
+            async def ask(**more: str) -> tuple[int, Any]:
+                return await logins.answer(json.dumps({"server": "it", **more}).encode())
+
+            async def waits() -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while servers.states["it"].state is not ServerState.NEEDS_LOGIN:
+                        await asyncio.sleep(0.02)
+
+            await waits()
+            _, said = await ask()
+            before = said["login"]["page"]
+            listed["it"] = at(second)
+            await servers.reload()
+            await waits()
+            assert logins.state("it") == {"page": None, "problem": None}
+            assert (await ask(address=where_it_leads(before)))[0] == 404
+            assert first.paths("/token") == []
+            _, said = await ask()
+            assert said["login"]["page"].startswith(second.issuer)
+            listed.clear()
+            await servers.reload()
+            assert logins.state("it") is None
+            assert (await ask())[0] == 404
+            await logins.close()
