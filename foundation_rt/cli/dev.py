@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
@@ -94,7 +92,6 @@ def _read_target(line: CommandLine) -> DevTarget:
         CommandLineError: options do not go with it.
         UsageError: it is no server, or a file is not there.
     """
-    from ..apps.coordinator import with_logins
     from ..apps.dev.front import DevTarget
     from ..apps.gateway.source import Source, file_source, single_source
     from ..base.mcp_json import usual_places
@@ -103,9 +100,7 @@ def _read_target(line: CommandLine) -> DevTarget:
     extra = _extra_files(line.options.get("--watch", []))
     if text is not None and text.endswith(".json") and len(text.split()) == 1:
         line.refuse_app_options()
-        source = file_source(Path(text))
-        source = evolve(source, read=with_logins(source.read))
-        return DevTarget(text, "file", source, _watch(extra))
+        return DevTarget(text, "file", file_source(Path(text)), _watch(extra))
     if text is None:
         line.refuse_app_options()
         found: Any = AppTarget("")

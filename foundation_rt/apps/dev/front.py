@@ -21,7 +21,7 @@ from ...base.mcp_json import ServerEntry
 from ...client import HttpServer, MCPError, StdioServer
 from ...client.targets import server_of
 from ...protocol.methods import TOOLS_CALL
-from ..coordinator import ServerPlan, ServerState, ServerStatus
+from ..coordinator import ServerPlan, ServerState, ServerStatus, with_logins
 from ..gateway.app import DEFAULTS, Gateway, add_gateway
 from ..gateway.settings import NEVER, SECTION, GatewaySettings
 from ..gateway.source import Source, marked_plans
@@ -125,7 +125,8 @@ class Front:
         self._restarts = Restarts(
             self.journal, self.programs, self._gateway.coordinator, self._renewed, Path.cwd()
         )
-        self._logins = PageLogins(self._gateway.coordinator)
+        is_allowed = not server.load_config().has_shares()
+        self._logins = PageLogins(self._gateway.coordinator, is_allowed)
         page = PageService(self.journal, self.state, self.agents, self.connection, self._logins)
         server.http_app(page, public=page.page_paths, page_access=self.page_access, websocket=False)
         server.lifespan(self._live)
@@ -405,6 +406,8 @@ def create_front(
     if target.kind != "file":
         server.override(SECTION, prefix=NEVER)
     config = server.load_config()
+    if target.kind == "file" and not config.has_shares():
+        target = evolve(target, source=evolve(target.source, read=with_logins(target.source.read)))
     own_access = page_access or PageAccess.of_user(
         NAME, config.http.port, config.security.state_key
     )

@@ -70,3 +70,17 @@ def test_one_of_several_is_logged_in_to_in_the_list(browser: Browser, tmp_path: 
             expect(card).to_contain_text("Running")
             shot(watched.page, "dev-login-dark")
             has_its_tool(watched.page)
+
+
+@pytest.mark.rule("DEV-91", "COORD-84")
+def test_front_of_several_users_takes_nobodys_login(tmp_path: Path) -> None:
+    keys = json.dumps(["ann:the-key-of-ann-at-work", "bob:the-key-of-bob-at-work"])
+    env = {"XDG_DATA_HOME": str(tmp_path), "FOUNDATION_RT_HTTP__API_KEYS": keys}
+    with running_world() as world:
+        servers = {"plain": {"url": world.url}, "own": {"url": world.url, "oauth": {}}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        with dev_front(tmp_path, "mcp.json", env=env) as front:
+            # It was asked, without a login.
+            front.reader.wait_for("state", lambda state: "HTTP status 401" in json.dumps(state))
+            assert front.server("plain")["login"] is None
+            assert "there are several users here" in front.server("own")["error"]["message"]
