@@ -26,6 +26,7 @@ from foundation_rt.client.session.session import negotiate
 from foundation_rt.client.targets import HttpServer
 from foundation_rt.errors import UsageError
 from tests.support.oauth_world import World, log_in
+from tests.support.trickle import TRICKLES, trickling
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -340,6 +341,14 @@ async def test_store_that_cannot_be_used_is_named(world: World, tmp_path: Any) -
 async def test_host_that_cannot_be_is_not_there(host: str) -> None:
     with pytest.raises(ConnectionLostError, match="there is no connection to"):
         await AuthExchanges().get(f"https://{host}/")
+
+
+@pytest.mark.rule("CAUTH-11", "AUTHZ-15")
+@pytest.mark.parametrize("kind", TRICKLES)
+def test_trickling_answer_is_none(kind: str) -> None:
+    exchanges = AuthExchanges(metadata_timeout=0.5)
+    with trickling(kind) as place, pytest.raises(ConnectionLostError, match="did not answer"):
+        asyncio.run(exchanges.get(f"{place}/metadata"))
 
 
 @pytest.mark.rule("CAUTH-21", "CAUTH-23")

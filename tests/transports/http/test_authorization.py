@@ -24,7 +24,7 @@ from tests.support.identity_provider import (
 from tests.support.issuer import EC
 from tests.support.login_client import CALLBACK, VERIFIER, LoginClient, said, transaction_of
 from tests.support.login_server import STATE_KEY, serving
-from tests.support.process import ServerProcess
+from tests.support.process import PATIENCE, ServerProcess
 from tests.support.services import need_redis
 
 
@@ -627,6 +627,36 @@ def test_every_step_is_audited_and_no_secret_is_logged(
         for secret in secrets:
             assert secret not in process.stderr
             assert secret not in again.text
+
+
+@pytest.mark.rule("AUTHZ-35")
+def test_every_refusal_is_audited(tmp_path: Path, provider: IdentityProviderFake) -> None:
+    with serving(tmp_path, provider) as (client, process):
+        client.register("https://evil.example/back")
+        client.token(grant_type="refresh_token", refresh_token="a.b")  # of no client
+        client.register()
+        client.authorize(redirect_uri="https://evil.example/back")
+        back = client.log_in()
+        client.redeem(back, code_verifier="x" * 43)
+        tokens = client.redeem(back).json()
+        client.token(grant_type="refresh_token", refresh_token="a.b")
+        first = client.refresh(tokens).json()
+        second = client.refresh(first).json()
+        client.refresh(tokens)
+        left = client.redeem(client.log_in()).json()
+        form = {"token": left["refresh_token"], "client_id": client.client_id}
+        httpx2.post(f"{client.url}/oauth/revoke", data=form, timeout=PATIENCE)
+        provider.claims |= {"email": "ann@evil.org"}
+        client.log_in()
+        for event in (
+            *("CLIENT_REFUSED", "TOKEN_REFUSED", "AUTHORIZATION_REFUSED", "CODE_REFUSED"),
+            *("REFRESH_TOKEN_REFUSED", "REFRESH_TOKEN_REUSED", "TOKEN_REVOKED", "LOGIN_REFUSED"),
+        ):
+            process.record(eventType=event)
+        for each in (tokens, first, second, left):
+            assert each["access_token"] not in process.stderr
+            assert each["refresh_token"] not in process.stderr
+        assert said(back)["code"] not in process.stderr
 
 
 @pytest.mark.rule("AUTHZ-34", "AUTHZ-30", "AUTHZ-25")

@@ -8,9 +8,7 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -40,7 +38,7 @@ from tests.support.issuer import (
     running_issuer,
     token,
 )
-from tests.support.process import PATIENCE
+from tests.support.trickle import TRICKLES, trickling
 
 
 class Logger:
@@ -335,39 +333,11 @@ def test_redirects_are_not_followed(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-29")
-@pytest.mark.parametrize(
-    ("head", "drop"),
-    [
-        (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n", b" "),
-    ],
-    ids=["head", "chunk", "body"],
-)
-def test_trickling_answer_times_out(
-    head: bytes, drop: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", TRICKLES)
+def test_trickling_answer_times_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwks, "FETCH_SECONDS", 0.5)
-    sent = 0
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def trickle() -> None:
-            nonlocal sent
-            peer, _ = listener.accept()
-            with peer, suppress(OSError):
-                peer.sendall(head)
-                while sent < 2000:  # each well within the time of one
-                    peer.sendall(drop)
-                    sent += 1
-                    time.sleep(0.02)
-
-        thread = threading.Thread(target=trickle)
-        thread.start()
-        place = f"http://127.0.0.1:{listener.getsockname()[1]}/keys"
-        with pytest.raises(OSError):
-            fetch_keys(place, place)
-        thread.join(PATIENCE)
-    assert sent < 2000
+    with trickling(kind) as place, pytest.raises(OSError):
+        fetch_keys(place, f"{place}/keys")
 
 
 @pytest.mark.rule("AUTH-30")
