@@ -15,7 +15,7 @@ MAX_URL: Final = 2048
 """Most characters of a URL that a server or a client names."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_AUTHORITY = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
 _GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
 
@@ -108,7 +108,7 @@ def split_url(url: str) -> SplitResult | None:
         is_one = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    return parts if is_one and _AUTHORITY.fullmatch(parts.netloc) else None
+    return parts if is_one and re.fullmatch(_AUTHORITY, parts.netloc) else None
 
 
 def is_public(address: str) -> bool:
