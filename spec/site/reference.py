@@ -17,7 +17,10 @@ from attrs import frozen
 PACKAGE = "foundation_rt"
 
 GROUPS = {
-    "Servers": ("server", "features.composition", "http", "protocol.principal", "protocol.peer"),
+    "Servers": (
+        *("server", "features.composition", "features.own_features"),
+        *("http", "protocol.principal", "protocol.peer"),
+    ),
     "Handlers": ("features.context", "base.abort", "features.signatures"),
     "Definitions and results": (
         *("kernel.registry", "protocol"),
