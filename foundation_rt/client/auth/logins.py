@@ -181,8 +181,13 @@ async def _listening(request: LoginRequest, came: asyncio.Future[str]) -> AsyncI
 
     try:
         server = await asyncio.start_server(
-            connected, place.hostname, place.port or 80, limit=_MAX_HEAD_BYTES
+            connected, place.hostname, place.port or 80, limit=_MAX_HEAD_BYTES, start_serving=False
         )
+        try:  # if `start_server` began, and was cancelled then, its socket would stay open
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "it is taken"
         raise AuthorizationError(
