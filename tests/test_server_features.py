@@ -252,7 +252,7 @@ def test_invalid_registration_is_refused() -> None:
         server.resource("a:{id}", size=5)(read)
     with pytest.raises(RegistrationError, match="no such prompt"):
         server.completion("review", "code")(read)
-    with pytest.raises(RegistrationError, match="inline=True is for def"):
+    with pytest.raises(RegistrationError, match="the handler takes two arguments"):
         server.register_prompt(PromptDefinition("p"), later, inline=True)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="name is taken"):
         server.prompt(read)
