@@ -64,7 +64,7 @@ def completions(text: str, folder: Path) -> set[str]:
         folder: an empty one, for the file and the configuration.
 
     Raises:
-        RuntimeError: the language server ended.
+        RuntimeError: the language server ended, or offered nothing for `PATIENCE` seconds.
     """
     program = node.install(ROOT / "tests" / "interop") / "pyright" / "langserver.index.js"
     (folder / "pyrightconfig.json").write_bytes(orjson.dumps({"extraPaths": [str(ROOT)]}))
@@ -89,7 +89,10 @@ def completions(text: str, folder: Path) -> set[str]:
             document = {**place, "languageId": "python", "version": 1, "text": text}
             editor.tell("textDocument/didOpen", {"textDocument": document})
             at = {"line": len(lines) - 1, "character": len(lines[-1])}
-            found = editor.ask("textDocument/completion", {"textDocument": place, "position": at})
+            asked = {"textDocument": place, "position": at}
+            # An editor asks at each key: there is nothing until the import is found.
+            while not (found := editor.ask("textDocument/completion", asked))["items"]:
+                pass
         finally:
             process.kill()
             timer.cancel()
