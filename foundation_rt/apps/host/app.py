@@ -38,7 +38,6 @@ from .web.status import HostStatus
 
 if TYPE_CHECKING:
     from ...base.config.sections import Settings
-    from ...base.config.settings import ServerConfig
     from ..coordinator import Coordinator
     from .llm.service import LLMService
 
@@ -72,8 +71,9 @@ def make_server(
     return Server(NAME, title=TITLE, config=given, sections=own)
 
 
-def is_for_many(config: ServerConfig) -> bool:
+def is_for_many(server: Server) -> bool:
     """Return whether users come besides the person at the page: by a key or an issuer (HOST-67)."""
+    config = server.load_config()
     return bool(config.http.api_keys) or config.has_issuer()
 
 
@@ -149,7 +149,7 @@ class Host:
                 metrics=TurnMetrics(self.server),
             )
         )
-        self._status = HostStatus(coordinator, llm, hint, is_demo, is_for_many(config))
+        self._status = HostStatus(coordinator, llm, hint, is_demo, is_for_many(self.server))
         self._draining_since = self._initializing = self._loading = self.on_signal = None
         self.page_access = (
             None

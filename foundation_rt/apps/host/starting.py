@@ -250,7 +250,7 @@ class HostParts:
             agreement = self._agreement(named)
             waiting = agreement.waiting(ServerFile.read(path))  # what cannot be used is said now
             read = partial(_read_file, path, mark, self.settings, agreement)
-            logged = for_many if is_for_many(self.server.load_config()) else with_logins
+            logged = for_many if is_for_many(self.server) else with_logins
             return ServerList(logged(read), (path,), waiting=waiting)
         if named is not None:
             raise ServerFileError(
@@ -279,7 +279,7 @@ class HostParts:
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the servers, not started yet."""
         assert self.servers is not None  # there was no problem
-        if is_for_many(self.server.load_config()):
+        if is_for_many(self.server):
             self.environment.notes += [
                 f"at server {name!r} everybody acts as the person who logged in"
                 for name in shared_logins(self.servers.read())

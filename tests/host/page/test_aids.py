@@ -111,12 +111,13 @@ def test_code_has_colours(chat: Page) -> None:
 @pytest.mark.rule("HPAGE-54")
 def test_colours_that_were_not_had_are_asked_for_again(page: Page, host: ScriptedHost) -> None:
     host.offers["colours"] = {"spans": [[3, "keyword"], [5, ""]]}
-    page.route("**/api/colours", lambda route: route.fulfill(body="busy"), times=1)
+    page.route("**/api/colours", lambda route: route.fulfill(body="busy"))
     begin(page, host)
     with page.expect_response("**/api/colours"):
         host.event("text", {"content": "```js\nlet a =1\n```", "messageId": "t1", "done": True})
     keyword = page.locator(".assistant .code-keyword")
     expect(keyword).to_have_count(0)
+    page.unroute("**/api/colours")
     host.event("turn", {"state": "finished"})
     expect(keyword).to_have_text("let")
 

@@ -30,6 +30,7 @@ def begin(page: Page, host: ScriptedHost, text: str = "hello") -> str:
     message = host.next_said("message")
     host.event("user", {"text": text, "messageId": message["id"]})
     host.event("turn", {"state": "started"})
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()  # the page has read both
     return str(message["id"])
 
 
