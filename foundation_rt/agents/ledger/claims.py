@@ -210,20 +210,18 @@ class Claims:
         if not self.is_claiming:
             return NO_CLAIMING
         wanted: dict[str, int] = {}
-        holds, looks = [], []
+        serves = []
         for agent_id in dict.fromkeys(each.target_agent_id for each in messages if each.local):
             quota = self._agents.get(agent_id)
             if quota is None:
                 continue
-            if quota.held:
-                holds.append(agent_id)
-            elif self._has_nothing(agent_id):
+            if not quota.held and self._has_nothing(agent_id):
                 wanted[agent_id] = quota.capacity
             else:
-                looks.append(agent_id)
+                serves.append(agent_id)
         self._entering |= wanted.keys()
         lease_until_ms = now_ms + self.operations.settings.lease_ms
-        return Claiming(wanted, self._owner, lease_until_ms, holds, looks)
+        return Claiming(wanted, self._owner, lease_until_ms, serves)
 
     def _has_nothing(self, agent_id: str) -> bool:
         """Return whether nothing is known to wait for an agent, or to be claimed for it."""

@@ -314,15 +314,14 @@ class Claiming:
         wanted: the most that are claimed for each agent, by its id.
         owner: of the claims.
         lease_until_ms: the end of the leases.
-        holds: the agents of which it holds claims, so that others need not be told (AACP-97).
-        looks: other agents whose queues it looks into afterwards.
+        serves: the other agents that it executes: it looks into their queues afterwards, so that
+            others need not be told (AACP-97).
     """
 
     wanted: Mapping[str, int] = field(factory=dict)
     owner: str = ""
     lease_until_ms: int = 0
-    holds: Collection[str] = ()
-    looks: Collection[str] = ()
+    serves: Collection[str] = ()
 
 
 NO_CLAIMING = Claiming()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -103,8 +102,6 @@ class UnitOfWork(Shown):
         delayed_until_ms: when the first of the requests is due that the last message that was
             made here, or the last batch that came in, has made DELAYED.
         free: agents whose queues were empty, and that have no limits.
-        unwatched: agents whose queues begin with a claim on entry: its owner does not look for more
-            after the outcome (AACP-195).
     """
 
     incarnation: int
@@ -123,7 +120,6 @@ class UnitOfWork(Shown):
     moved: set[str] = field(factory=set, init=False)
     delayed_until_ms: int | None = field(default=None, init=False)
     free: Collection[str] = field(default=(), init=False)
-    unwatched: AbstractSet[str] = field(default=frozenset(), init=False)
 
     # -- messages that are made here ----------------------------------------------------------
 

@@ -600,7 +600,7 @@ def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
     bench, claims = executing(1)
     bench.node.send([outgoing("held")], 2, bench.now)
     append = bench.waiting(Operation.APPEND)
-    assert (append.arguments[2].wanted, append.arguments[2].holds) == ({}, ["b"])
+    assert (append.arguments[2].wanted, append.arguments[2].serves) == ({}, ["b"])
     bench.node.persisted(append, bench.answer(append), bench.now)
     bench.node.give_back(claims[0], bench.now)
     bench.waiting(Operation.RELEASE)

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.pq import ExecStatus
 
+from foundation_rt.agents.ledger.request_options import RequestOptions
 from foundation_rt.agents.ledger.types import (
     LOCKED,
     Appended,
@@ -795,7 +796,7 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
         one.on_change(calls)
         await calls.until(1)  # it listens
         await one.append([outgoing("own")], NOW)
-        await two.append([outgoing("more")], NOW, Claiming(holds=["b"]))
+        await two.append([outgoing("more")], NOW, Claiming(serves=["b"]))
         await two.append([outgoing("r2"), outgoing("r3", target="c")], NOW)
         [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
         await two.complete([completion(claim)], NOW)
@@ -817,21 +818,24 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         [entered] = await one.append([outgoing("on entry")], NOW, claiming)
         assert entered is not LOCKED
         assert entered.claim is not None
-        looks = Claiming(looks=["b"])
-        await two.append([outgoing("first")], NOW, looks)
+        serves = Claiming(serves=["b"])
+        first_of_all = RequestOptions(priority=1)
+        await two.append([outgoing("first", options=first_of_all)], NOW, serves)
+        behind = await two.claim({"b": 1}, "two", NOW, NOW + LEASE)
         await calls.until(2)
         end = completion(entered.claim)
         end.on_entry = True
         [first] = await one.complete([end], NOW)
         [claim] = (await one.claim({"b": 1}, "one", NOW, NOW + LEASE)).claims
-        await two.append([outgoing("not told")], NOW, looks)
+        await two.append([outgoing("not told")], NOW, serves)
+        await two.claim({"b": 1}, "two", NOW, NOW + LEASE)
         [second] = await one.complete([completion(claim)], NOW)
         await two.append([outgoing("told by who does not look")], NOW)
         await calls.until(3)
         assert calls.news[1:] == [LedgerNews(["b"], [])] * 2
         assert first is not LOCKED
         assert second is not LOCKED
-        assert [first.waits, second.waits] == [False, True]
+        assert (behind.claims, first.waits, second.waits) == ([], False, True)
 
 
 @pytest.mark.rule("AACP-193")

@@ -382,7 +382,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
         async def work(transaction: Transaction) -> list[Appended]:
             known = self._floors.setdefault(transaction.connection, QueueFloors())
-            served = sorted(targets & {*claiming.wanted, *claiming.looks})
+            served = sorted(targets & claiming.wanted.keys()) if self._is_alone() else []
             unit = await load(
                 transaction,
                 self.incarnation,
@@ -396,14 +396,12 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 ],
                 vacancy=statements.vacancy(served, known.of(served)) if served else None,
             )
-            if not self._is_alone():
-                unit.free = ()
             for agent_id in unit.free:
                 known.see_empty(agent_id, unit.queues[agent_id])
             await load_held(transaction, unit, unit.releases_here(messages))
             appended = unit.append_all(messages)
             unit.claim_added(messages, appended, claiming, now_ms)
-            told = sorted(targets.difference(served, claiming.holds) | unit.unwatched)
+            told = sorted(targets.difference(claiming.wanted, claiming.serves))
             await flush(transaction, unit, self._tell(LedgerNews(told)))
             return appended
 
@@ -490,7 +488,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             for rows in lowest:
                 known.learn(rows)
             for head in heads:
-                known.see(head[1], *head[6:])
+                known.see(head[1], *head[6:8])
             free = {row[0] for row in mailboxes}
             limited = {
                 agent_id: LimitedAgent.of(*columns)
@@ -517,13 +515,16 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 )
                 free -= {agent for (agent,) in kept}
             chosen, again_at_ms, busy = _choose(heads, free, {*idle, *limited}, admitted)
+            # Their owners do not look for what is behind by themselves (AACP-195).
+            told = self._tell(LedgerNews([head[1] for head in heads if head[3] and head[8]]))
             if not chosen:
-                await transaction.commit()
+                await transaction.commit(then=told)
                 return Claimed([], again_at_ms), busy
             started = _started(limited, Counter(each[0] for each in chosen), time_ms)
             rows, *_ = await transaction.commit(
                 statements.claim([each[1:] for each in chosen], owner, now_ms, lease_until_ms),
                 *([statements.note_starts(started)] if started else ()),
+                then=told,
             )
             found = {row[0]: statements.claim_of(row) for row in rows}
             for claim in found.values():

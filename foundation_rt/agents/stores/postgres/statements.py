@@ -339,9 +339,9 @@ def _first(columns: str, limit: object, top: str = _TOP, counts: str = _COUNTS) 
 # `rules.executed_elsewhere_until`, for all priorities that are lower than that of `head`; for its
 # own too if another has let it lapse. Of the lowest one it otherwise reads nothing.
 _BESIDE_HEAD = "head.priority - (head.state <> 'CLAIMED')::integer"
-_EXECUTED_UNTIL_MS = f"""(
-    SELECT min(lease_until_ms)
-    FROM {_first("state, lease_until_ms", CLAIMED_AT_HEAD, _BESIDE_HEAD)}
+_ELSEWHERE = f"""(
+    SELECT min(lease_until_ms) AS until_ms, bool_or(on_entry) AS on_entry
+    FROM {_first("state, lease_until_ms, on_entry", CLAIMED_AT_HEAD, _BESIDE_HEAD)}
     WHERE {_IS_LIVE}
 )"""
 
@@ -357,17 +357,13 @@ WHERE (
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
-# Of each agent, whether it has no limits and nothing in its queue, whether that may be claimed or
-# not; and whether the first of its queue was claimed on entry.
+# The agents without limits that have nothing in their queues, whether it may be claimed or not.
 _VACANCY = f"""
-SELECT a.agent_id, m.workers = 1 AND m.starts = 0 AND count(h.state) = 0,
-    coalesce(bool_or(state = 'CLAIMED' AND on_entry), false)
+SELECT a.agent_id
 FROM unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors)
 JOIN {{schema}}.mailbox AS m USING (agent_id)
-LEFT JOIN LATERAL (
-    SELECT first.* FROM {_first("state, on_entry", 1, counts="true")}
-) AS h ON true
-GROUP BY a.agent_id, m.workers, m.starts
+WHERE m.workers = 1 AND m.starts = 0
+    AND NOT EXISTS (SELECT FROM {_first("state", 1, counts="true")})
 """
 # For `LimitedAgent.admit`, without payloads.
 _LIMITED_HEADS = f"""
@@ -394,7 +390,8 @@ FROM unnest(%b::text[], %b::text[]) AS n (agent_id, started) WHERE m.agent_id = 
 """
 # The heads of the queues, up to and including the request that stops each.
 _HEADS = f"""
-SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms, h.is_claimed, h.priority, h.position
+SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms, h.is_claimed, h.priority, h.position,
+    h.on_entry
 FROM unnest(%(agents)b::text[], %(most)b::bigint[], %(floors)b::text[])
     WITH ORDINALITY AS a (agent_id, most, floors, place)
 CROSS JOIN LATERAL (
@@ -409,11 +406,12 @@ CROSS JOIN LATERAL (
                     expires_at_ms
                 )
             ) AS until_ms,
-            state = 'CLAIMED' AS is_claimed
+            state = 'CLAIMED' AS is_claimed,
+            coalesce(elsewhere.on_entry, false) AS on_entry
         FROM (
             SELECT first.* FROM {_first(_HEAD, "a.most")} ORDER BY {_ORDER} LIMIT a.most
         ) AS head
-        CROSS JOIN LATERAL (SELECT {_EXECUTED_UNTIL_MS} AS until_ms) AS elsewhere
+        CROSS JOIN LATERAL {_ELSEWHERE} AS elsewhere
     ) AS waiting
 ) AS h
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
@@ -539,18 +537,15 @@ def lock_mailboxes(
 
 
 def vacancy(agents: Sequence[str], floors: Sequence[Floors]) -> Query:
-    """Read agent, whether it is free (AACP-193), and whether a claim on entry is its first.
-
-    The queues are locked.
-    """
+    """Read which agents are free (AACP-193); their queues are locked."""
     return _VACANCY, _queues(agents, floors, "", 0)
 
 
 def heads(wanted: Mapping[str, int], floors: Sequence[Floors], owner: str, now_ms: int) -> Query:
     """Read request, agent, epoch, whether it stops, until when, if claimed, priority, position.
 
-    The rows are in the order of the agents and their queues; for each agent at most as many as are
-    wanted.
+    The last column says whether a claim on entry stops the queue. The rows are in the order of the
+    agents and their queues; for each agent at most as many as are wanted.
     """
     most = numbers(wanted.values())
     return _HEADS, {"most": most, **_queues(list(wanted), floors, owner, now_ms)}

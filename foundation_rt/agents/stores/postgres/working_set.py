@@ -62,8 +62,7 @@ async def load(
         requests={record.request_id: record for record in requests},
         messages={message.message_id: message for message in messages},
     )
-    unit.free = [agent_id for agent_id, is_free, _ in vacant if is_free]
-    unit.unwatched = {agent_id for agent_id, _, is_entered in vacant if is_entered}
+    unit.free = [agent_id for (agent_id,) in vacant]
     return unit
 
 
