@@ -30,6 +30,7 @@ SAMPLED: Final = b"0" * 4
 _TWENTY: Final = b"0" * 20
 _NEGATIVE_NINETEEN: Final = b"-" + b"0" * 19
 _PLAIN: Final = frozenset((int, dict, list, tuple))
+_NEVER_NAN: Final = frozenset((str, int, bool, type(None)))
 _MIN: Final = -(2**63)
 _MAX: Final = 2**64 - 1
 
@@ -44,7 +45,8 @@ def loads(data: bytes | str) -> Any:
     value = orjson.loads(data)
     encoded = data.encode() if isinstance(data, str) else data
     # The first look of `may_hold_long_integer`, which nearly always ends it: results come here.
-    if SAMPLED in encoded[::STRIDE].translate(DIGITS) and may_hold_long_integer(encoded):
+    # By `find`: for `in` Python makes a TypeError first, and drops it (0.3 us).
+    if encoded[::STRIDE].translate(DIGITS).find(SAMPLED) >= 0 and may_hold_long_integer(encoded):
         return read_exactly(encoded)
     return value
 
@@ -122,6 +124,28 @@ def may_hold_long_integer(text: bytes) -> bool:
         return False
     digits = text.translate(DIGITS)
     return _TWENTY in digits or _NEGATIVE_NINETEEN in digits
+
+
+def may_hold_nan(value: Any) -> bool:
+    """Return False if no float in a value is NaN or infinite: 0.8 us where orjson took 0.2."""
+    kind = type(value)
+    if kind is dict:
+        value = value.values()
+    elif kind is not list:
+        value = (value,)
+    for each in value:
+        kind = type(each)
+        if kind in _NEVER_NAN:
+            continue
+        if kind is float:
+            if each - each != 0:
+                return True
+        elif kind is dict or kind is list:
+            if may_hold_nan(each):
+                return True
+        else:
+            return True
+    return False
 
 
 class _LongIntegers:

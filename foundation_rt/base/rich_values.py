@@ -17,8 +17,6 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-_PLAIN: Final = frozenset((str, int, bool, type(None)))
-
 _MAX_LEVELS: Final = 1024
 """The most levels of a value that are read: twice those that orjson writes, with their forms."""
 
@@ -114,28 +112,6 @@ def problem_in(value: Any, form: Callable[[Any], Any] = _no_form) -> str | None:
     except _Problem as problem:
         return str(problem)
     return None
-
-
-def may_hold_nan(value: Any) -> bool:
-    """Return False if no float in a value is NaN or infinite: 0.8 us where orjson took 0.2."""
-    kind = type(value)
-    if kind is dict:
-        value = value.values()
-    elif kind is not list:
-        value = (value,)
-    for each in value:
-        kind = type(each)
-        if kind in _PLAIN:
-            continue
-        if kind is float:
-            if each - each != 0:
-                return True
-        elif kind is dict or kind is list:
-            if may_hold_nan(each):
-                return True
-        else:
-            return True
-    return False
 
 
 def _within(place: str, value: Any, form: Callable[[Any], Any]) -> Iterator[tuple[str, Any]] | None:

@@ -111,8 +111,9 @@ def parse(line: bytes, loads: Callable[[bytes], Any] | None = None) -> Message:
     """
     try:
         message = orjson.loads(line) if loads is None else loads(line)
-        # Inlined: most lines have no run of digits, and two calls would cost each of them 1 %.
-        if loads is None and SAMPLED in line[::STRIDE].translate(DIGITS):
+        # Inlined: most lines have no run of digits, and two calls would cost each of them 1 %. By
+        # `find`: for `in` Python makes a TypeError first, and drops it, which is 1 % more.
+        if loads is None and line[::STRIDE].translate(DIGITS).find(SAMPLED) >= 0:
             message = _with_exact_integers(line, message)
     except orjson.JSONDecodeError:
         return Malformed(JsonRpcErrorCode.PARSE_ERROR, "parse_error", _fault_of(line))

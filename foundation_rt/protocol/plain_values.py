@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import orjson
 
-from ..base.exact_json import dumps
+from ..base.exact_json import dumps, may_hold_nan
 from ..errors import ErrorCode, ToolError, has_type
 
 
@@ -44,11 +44,11 @@ def write_json(value: Any) -> bytes:
             is_suspect = True  # two keys may have become one
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise not_serializable() from _cause(value, error)
-    if is_suspect or b"null" in written:  # as which orjson writes NaN
-        from ..base.rich_values import may_hold_nan, problem_in
+    # orjson writes NaN as null. By `find`: for `in` Python makes a TypeError first, and drops it.
+    if is_suspect or (written.find(b"null") >= 0 and may_hold_nan(value)):
+        from ..base.rich_values import problem_in
 
-        is_wrong = is_suspect or may_hold_nan(value)
-        problem = problem_in(value, unstructured) if is_wrong else None
+        problem = problem_in(value, unstructured)
         if problem is not None:
             raise not_serializable(problem) from ValueError(problem)
     return written

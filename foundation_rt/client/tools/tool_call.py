@@ -296,8 +296,8 @@ def encode_arguments(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
         encoded = dumps(given)
     except (TypeError, ValueError) as error:
         raise _not_json(f"the arguments of {tool}", error) from None
-    # orjson writes null for NaN and infinities, without an error.
-    if b"null" in encoded and _has_no_number(given):
+    # orjson writes null for NaN and infinities, without an error. For `in` Python makes an error.
+    if encoded.find(b"null") >= 0 and _has_no_number(given):
         raise _not_json(f"the arguments of {tool}", _NO_NUMBER)
     return encoded
 

@@ -21,8 +21,8 @@ from attrs import define, field
 
 from foundation_rt import UsageError
 
-from ....base.exact_json import check_levels, dumps, loads_bounded
-from ....base.rich_values import may_hold_nan, problem_in
+from ....base.exact_json import check_levels, dumps, loads_bounded, may_hold_nan
+from ....base.rich_values import problem_in
 from ..chat import THOUGHT, ChatMessage, Role, TokenUsage
 from ..sizes import text_bytes
 from .provider import (
