@@ -10,18 +10,16 @@ as a whole, so that a client never reads a part of it.
 from __future__ import annotations
 
 import codecs
-import fcntl
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from attrs import frozen
 
+from ..base.files import locked_folder, replacing
 from ..base.mcp_json.editing import remove_member, set_member
 from ..base.mcp_json.json_text import parse_object, read_text
 from ..client.targets import HttpServer, StdioServer
@@ -105,7 +103,7 @@ class ClientFile:
         _parse(self.client, self.path, text)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(self.path.parent):
+            with locked_folder(self.path.parent):
                 if ClientFile.read(self.client, self.path).text != self.text:
                     problem = "has changed meanwhile; nothing was written: try again"
                     raise UsageError(f"{self.path} {problem}")
@@ -137,17 +135,6 @@ def _tomlkit() -> ModuleType:
     return tomlkit
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes of this program from writing into a folder."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _replace(path: Path, text: str) -> Path | None:
     """Replace a file; return the path of its copy, which replaces the copy before (CLI-81)."""
     if not path.exists():
@@ -162,19 +149,8 @@ def _replace(path: Path, text: str) -> Path | None:
 
 
 def _put(path: Path, content: bytes, mode: int) -> None:
-    """Put a file in its place, whole."""
-    descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(written, mode)  # noqa: PTH101 -- mkstemp gives a str
-        os.replace(written, path)  # noqa: PTH105
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(written)  # noqa: PTH108
-        raise
+    with replacing(path, mode=mode) as file:
+        file.write(content)
 
 
 @frozen

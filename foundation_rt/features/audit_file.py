@@ -4,7 +4,7 @@ A call only appends its record to a queue. A daemon thread, which is started wit
 and sleeps while there is none, writes what has gathered for 20 ms. Its invariants (OPS-36 to
 OPS-39):
 
-* Several processes may write to one file. Each write is made under a lock of the file (flock), and
+* Several processes may write to one file. Each write is made under a lock of the file, and
   what the file system took only a part of is taken back. So a line of one process never stands
   within that of another.
 * A process that is killed in the middle of a write leaves a part of a line. The next write begins
@@ -23,7 +23,6 @@ A forked child has no thread, and its parent writes what is queued: the child be
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -35,15 +34,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.exact_json import compact
+from ..base.files import open_private, try_lock, unlock
 from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..base.logs.logger import StructuredLogger
 
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
 """To be read too: the last byte. O_NONBLOCK, since the open of a FIFO would block."""
 
-_MODE = 0o600
 _CHUNK = 65_536
 _DELAY_SECONDS = 0.02
 _RETRY_SECONDS = 1.0
@@ -124,7 +123,8 @@ class _FileWriter:
                 writer._leave_file()
                 writer._reset()
 
-        os.register_at_fork(after_in_child=reset)
+        if hasattr(os, "register_at_fork"):  # Windows has no fork
+            os.register_at_fork(after_in_child=reset)
 
     def _reset(self) -> None:
         """Set the part of the state that a forked child does not inherit."""
@@ -263,7 +263,7 @@ class _FileWriter:
         is_locked = _lock(descriptor)
         try:
             size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            if size and _last_byte(descriptor) != b"\n":
                 data = b"\n" + data  # another process was killed while it wrote
             written = 0
             try:
@@ -276,7 +276,7 @@ class _FileWriter:
                 raise
         finally:
             if is_locked:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                unlock(descriptor)
 
     def _current_file(self) -> int:
         """Return the descriptor of the file that the path names now, which may be another one.
@@ -291,7 +291,7 @@ class _FileWriter:
                 if (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino):
                     return self._descriptor
             self._leave_file()
-        descriptor = os.open(self._path, _FLAGS, _MODE)
+        descriptor = open_private(self._path, _FLAGS, follow=True)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "it is no regular file")
@@ -310,11 +310,15 @@ def _lock(descriptor: int) -> bool:
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_LOCK_POLL_SECONDS)
+            if try_lock(descriptor):
+                return True
         except OSError:
             return False
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _last_byte(descriptor: int) -> bytes:
+    os.lseek(descriptor, -1, os.SEEK_END)
+    return os.read(descriptor, 1)

@@ -8,17 +8,22 @@ it as a key in a header, or as a subprotocol of a WebSocket (HTTP-44).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hmac import digest
 from pathlib import Path
 
 from attrs import field, frozen
 
+from ..base.files import (
+    is_private,
+    locked_folder,
+    make_private_folder,
+    open_private,
+    replacing,
+    user_folder,
+)
 from ..errors import UsageError
 
 _PURPOSE = "foundation-rt page"
@@ -69,14 +74,10 @@ class PageAccess:
 
 def _key_of_user() -> bytes:
     """Return the key in the file of the user; make both if they are not there."""
-    home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not home.is_absolute():  # a relative one is to be ignored, says its specification
-        home = Path.home() / ".local" / "share"
-    path = home / "foundation-rt" / _FILE
+    path = user_folder("data") / "foundation-rt" / _FILE
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with _locked(path.parent):  # workers start at once, and need the same key
+        make_private_folder(path.parent)
+        with locked_folder(path.parent):  # workers start at once, and need the same key
             return _read_key(path) or _write_key(path)
     except OSError as error:
         raise UsageError(
@@ -85,41 +86,22 @@ def _key_of_user() -> bytes:
         ) from None
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes of the user from making a key meanwhile."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _read_key(path: Path) -> bytes | None:
     """Return the key of a file that its owner alone can read; None if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_private(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
+        if not is_private(descriptor):
+            return None  # somebody else may know it
         key = file.read(256).strip()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        return None  # somebody else may know it
     return key if _TOKEN.fullmatch(key.decode("ascii", "replace")) else None
 
 
 def _write_key(path: Path) -> bytes:
     """Put a new key in the place of the file, whole, and return it."""
     key = secrets.token_urlsafe(32)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{key}\n")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(f"{key}\n".encode())
     return key.encode()

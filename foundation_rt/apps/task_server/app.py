@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from attrs import evolve
 
 from ...base.config.sections import POSTGRES_SCHEMES
 from ...base.database.errors import DatabaseError
+from ...base.files import make_private_folder, user_folder
 from ...errors import UsageError
 from ...server import Server
 from .changes import register_resources
@@ -21,6 +21,7 @@ from .settings import DEFAULT_DATABASE, SECTION, TaskServerSettings
 from .tools import register_tools
 
 if TYPE_CHECKING:
+    import os
     from pathlib import Path
 
     from .jobs import JobStatus
@@ -187,12 +188,8 @@ async def check_tables(settings: TaskServerSettings) -> None:
 
 
 def _default_path() -> Path:
-    from pathlib import Path
 
-    home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not home.is_absolute():  # a relative one is to be ignored, says its specification
-        home = Path.home() / ".local" / "share"
-    return home / "foundation-rt" / "tasks.db"
+    return user_folder("data") / "foundation-rt" / "tasks.db"
 
 
 def default_database() -> str:
@@ -200,8 +197,7 @@ def default_database() -> str:
     path = _default_path()
     folder = path.parent
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise UsageError(
             f"the folder {folder} cannot be made ({error.strerror}): set XDG_DATA_HOME, or name a"

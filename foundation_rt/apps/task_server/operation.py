@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -17,6 +16,7 @@ from uuid import uuid4
 from attrs import define, evolve, field
 
 from ...base.database.errors import DatabaseError
+from ...base.files import replacing
 from ...errors import ToolError, UsageError
 from .app import check_tables, make_store, open_store
 from .changes import JobWaiters
@@ -299,23 +299,7 @@ def _writing(path: str, stdout: ByteStream) -> Iterator[ByteStream]:
             with target.open("wb") as device:
                 yield device
             return
-        with _replacing(target.resolve()) as stream:
+        with replacing(target.resolve()) as stream:
             yield stream
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, which takes the place of `target` at the end, or is deleted."""
-    with tempfile.NamedTemporaryFile(
-        dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as stream:
-        try:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            Path(stream.name).replace(target)
-        except BaseException:
-            Path(stream.name).unlink()
-            raise

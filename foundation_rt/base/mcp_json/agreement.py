@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ...errors import UsageError
+from ..files import is_private, make_private_folder, open_private, user_folder
 from ..logs.redaction import Redactor
 from .files import ServerFile
 from .members import MEMBERS, WholeNumberKind
@@ -28,8 +30,6 @@ from .variables import fill, variables_in
 
 _LEFT_OUT = {"id", "disabled", *(k for k, v in MEMBERS.items() if type(v.kind) is WholeNumberKind)}
 """Members that change neither what runs nor what it may do."""
-
-_OWNER_ONLY = 0o600
 
 
 @frozen
@@ -152,10 +152,7 @@ class Agreement:
 
 def record_path() -> Path:
     """Return the path of the file with the agreements of the user."""
-    home = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not home.is_absolute():  # a relative one is to be ignored, says its specification
-        home = Path.home() / ".local" / "state"
-    return home / "foundation-rt" / "agreed-servers"
+    return user_folder("state") / "foundation-rt" / "agreed-servers"
 
 
 def agree(entries: Iterable[WaitingEntry]) -> None:
@@ -171,11 +168,11 @@ def agree(entries: Iterable[WaitingEntry]) -> None:
         f"\n{each.digest} {json.dumps([each.name, str(each.path.absolute())])}" for each in entries
     )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path, flags, _OWNER_ONLY)
+        make_private_folder(path.parent)
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
-            os.fchmod(descriptor, _OWNER_ONLY)
+            if sys.platform != "win32":
+                os.fchmod(descriptor, 0o600)
             os.write(descriptor, f"{lines}\n".encode())
         finally:
             os.close(descriptor)
@@ -189,10 +186,9 @@ def agree(entries: Iterable[WaitingEntry]) -> None:
 def _read_record() -> set[str]:
     """Return the digests of the record; none if somebody else may have written it."""
     try:
-        descriptor = os.open(record_path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_private(record_path(), os.O_RDONLY)
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            if not is_private(descriptor):
                 return set()
             return {line[:64].decode("ascii", "replace") for line in file}
     except OSError:

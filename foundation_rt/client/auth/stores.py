@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
-import tempfile
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -16,10 +15,17 @@ from typing import Any, Final
 
 from attrs import asdict, define, field
 
+from ...base.files import (
+    is_private,
+    make_private_folder,
+    open_private,
+    replacing,
+    try_lock,
+    user_folder,
+)
 from ...errors import UsageError
 from .descriptions import StoreKey
 
-_OWNER_ONLY = 0o600
 _FOLDER_MODE = 0o700
 _MAX_FILE_BYTES = 1024 * 1024
 _LOCK_WAIT: Final = 0.02
@@ -82,37 +88,24 @@ class FileTokenStore:
         self._prepare()
         path = self._path(key)
         content = json.dumps({"key": asdict(key), "entry": dict(entry)}).encode()
-        with self._explained():
-            descriptor, name = tempfile.mkstemp(
-                prefix=f"{path.stem}.", suffix=".new", dir=self.folder
-            )
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(name).replace(path)
-            except BaseException:
-                with suppress(OSError):
-                    Path(name).unlink()
-                raise
+        with self._explained(), replacing(path) as file:
+            file.write(content)
 
     async def delete(self, key: StoreKey) -> None:
         """See `TokenStore`."""
         path = self._path(key)
         with self._explained():
-            for each in (path, *self.folder.glob(f"{path.stem}.*.new")):  # of a killed process
+            for each in (path, *self.folder.glob(f"*{path.stem}.*.new")):  # of a killed process
                 each.unlink(missing_ok=True)
 
     @asynccontextmanager
     async def lock(self, key: StoreKey) -> AsyncIterator[None]:
         """See `TokenStore`; the lock ends with its process."""
         self._prepare()
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._explained():
-            descriptor = os.open(self._path(key).with_suffix(".lock"), flags, _OWNER_ONLY)
+            descriptor = open_private(self._path(key).with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         try:
-            while not _is_locked(descriptor):
+            while not try_lock(descriptor):
                 await asyncio.sleep(_LOCK_WAIT)
             yield
         finally:
@@ -145,12 +138,11 @@ class FileTokenStore:
             UsageError: others may have written or read it.
         """
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = open_private(path, os.O_RDONLY)
         except OSError:
             return None
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            if not is_private(descriptor):
                 raise UsageError(f"{path} can be read by others: delete it, and log in again")
             body = file.read(_MAX_FILE_BYTES)
         with suppress(ValueError):
@@ -162,7 +154,9 @@ class FileTokenStore:
     def _prepare(self) -> None:
         """Make the folder, which only its owner may enter."""
         with self._explained():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+            make_private_folder(self.folder)
+            if sys.platform == "win32":
+                return  # a folder that somebody else has made: what they could read is refused
             status = self.folder.stat()
             if status.st_uid == os.getuid() and status.st_mode & 0o077:
                 self.folder.chmod(_FOLDER_MODE)
@@ -180,17 +174,5 @@ class FileTokenStore:
             ) from None
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Lock a file unless somebody else has; return whether it is locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def usual_folder() -> Path:
-    home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not home.is_absolute():  # a relative one is to be ignored, says its specification
-        home = Path.home() / ".local" / "share"
-    return home / "foundation-rt" / "tokens"
+    return user_folder("data") / "foundation-rt" / "tokens"

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....errors import UsageError
+from ...files import make_private_folder, open_private
 from ..errors import (
     DatabaseFullError,
     DatabaseReadOnlyError,
@@ -84,14 +85,14 @@ def make_folder(path: str) -> None:
     folder = Path(path).parent
     try:
         for missing in [each for each in (*reversed(folder.parents), folder) if not each.exists()]:
-            missing.mkdir(mode=0o700, exist_ok=True)
+            make_private_folder(missing)
     except OSError as error:
         raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
 def _make_private(path: str) -> None:
     with suppress(OSError):  # of which SQLite then says the same
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT, follow=True))
 
 
 def _choose_journal(

@@ -1,7 +1,7 @@
 """The processes that have a database open: this one at most once (DB-14).
 
 Beside the database is an empty file with the suffix ``-presence``, which is never deleted. Every
-process that has the database open holds a shared `flock` on it, which the system releases in any
+process that has the database open holds a shared lock on it, which the system releases in any
 case when the process dies. So a process that gets an exclusive lock, before it shares it, knows
 that all other processes are gone.
 
@@ -11,7 +11,6 @@ writes in groups, and SQLite before 3.51.3 has a bug with them.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ import time
 from attrs import define, field
 
 from ....errors import UsageError
+from ...files import end_turn, open_private, share, try_lock, try_take_turn
 from ..errors import DatabaseUnavailableError
 
 _File = tuple[int, int, int]
@@ -62,14 +62,13 @@ class Turn:
     def end(self) -> None:
         """Let others take the turn; nothing happens if this process does not have it."""
         if self.fd >= 0:
-            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
+            end_turn(self.fd)
 
     def _try(self) -> bool:
         try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+            return try_take_turn(self.fd)
         except OSError:
             return False
-        return True
 
 
 @define(eq=False, repr=False)
@@ -99,7 +98,7 @@ class Presence:
             DatabaseUnavailableError: another process has been entering for too long.
         """
         try:
-            fd = os.open(f"{path}-presence", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = open_private(f"{path}-presence", os.O_RDWR | os.O_CREAT, follow=True)
         except OSError as error:
             raise UsageError(
                 f"cannot open {path}-presence ({error.strerror}): a database needs a folder that"
@@ -114,7 +113,7 @@ class Presence:
             _open_files.add(file)
         presence = cls(False, fd, file)
         try:
-            presence.alone = presence._try_lock(fcntl.LOCK_EX)
+            presence.alone = presence._try_lock(shared=False)
             if not presence.alone:
                 presence._wait_to_share(path, patience_s)
         except BaseException:
@@ -124,7 +123,7 @@ class Presence:
 
     def settle(self) -> None:
         """Let other processes enter."""
-        fcntl.flock(self.fd, fcntl.LOCK_SH)
+        share(self.fd)
 
     def leave(self) -> None:
         """Leave; a second call does nothing."""
@@ -137,7 +136,7 @@ class Presence:
 
     def _wait_to_share(self, path: str, patience_s: float) -> None:
         deadline = time.monotonic() + patience_s
-        while not self._try_lock(fcntl.LOCK_SH):
+        while not self._try_lock(shared=True):
             if time.monotonic() >= deadline:
                 raise DatabaseUnavailableError(
                     f"{path}: another process has been opening it for {patience_s:g} s, or keeps it"
@@ -145,9 +144,8 @@ class Presence:
                 )
             time.sleep(_PAUSE_S)
 
-    def _try_lock(self, kind: int) -> bool:
+    def _try_lock(self, *, shared: bool) -> bool:
         try:
-            fcntl.flock(self.fd, kind | fcntl.LOCK_NB)
+            return try_lock(self.fd, shared=shared)
         except OSError:
             return False
-        return True
