@@ -21,67 +21,63 @@ SEEDS = size(examples(1_500), 30_000)
 PATIENCE = 3_000.0
 CAUGHT_WITHIN = 1_000
 
-CLASSIC = (
-    plants.requests_not_deduplicated,
-    plants.numbers_not_deduplicated,
-    plants.conflicts_not_seen,
-    plants.ack_over_a_gap,
-    plants.ack_before_the_ledger,
-    plants.outcome_before_the_ledger,
-    plants.send_before_the_ledger,
-    plants.fence_removed,
-    plants.outcome_overwritten,
-    plants.lease_ignored,
-    plants.lease_not_renewed,
-    plants.wall_clock_trusted,
-    plants.wrong_clock_ignored,
-    plants.seq_reused_after_a_crash,
-    plants.tombstone_not_sent,
-    plants.tombstone_executed,
-    plants.held_not_held,
-    plants.incarnation_ignored,
-    plants.floor_ignored,
-)
-OF_OPTIONS_AND_SCHEDULES = (
-    plants.delay_ignored,
-    plants.delayed_request_forgotten,
-    plants.urgent_request_beside_another,
-    plants.runs_of_a_schedule_left_out,
-)
-OF_LIMITS = (
-    plants.workers_counted_for_each_owner,
-    plants.lapsed_claims_not_counted,
-    plants.rate_by_the_clock_of_a_process,
-    plants.starts_counted_from_a_windows_part,
-)
-FOUND_BY_SIMULATION = (
-    plants.lost_claim_passed_over,
-    plants.doubt_not_followed_up,
-    plants.retried_request_overtaken,
-    plants.claims_cross_releases,
-    plants.entered_request_passed_over,
-    plants.entered_request_never_given_back,
-)
-FOUND_IN_POSTGRES = {
-    plants.late_release_taken_for_a_failure: "stall",  # its failure is a TimeoutError
-    plants.stall_taken_for_a_failure: "stall",
-}
-"""And by which invariant each is caught."""
-
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-CAUGHT_BY_ONE_FAULT: dict[Plant, tuple[Fault, ...]] = {
-    plants.locked_item_dropped: (Fault.FROZEN,),
-    plants.unanswered_operation_not_repeated: (Fault.CUT_OFF,),
-    plants.lapsed_claim_taken_before_a_live_one: (Fault.SHORT_HOLE, Fault.SLOW_STORE),
-    plants.lapsed_claims_left_to_their_owner: (Fault.SHORT_HOLE, Fault.SLOW_STORE),
-    plants.leases_renewed_on_the_loop_only: (Fault.BLOCKED, Fault.SLOW_EXECUTOR),
-    plants.wall_clock_trusted: (Fault.CLOCK_FORWARD,),
-    plants.cancelled_claim_not_fenced: (Fault.CANCELLED,),
-    plants.finished_request_cancelled: (Fault.CANCELLED,),
-    plants.requeued_under_its_old_epoch: (Fault.REQUEUED,),
+PLANTED: dict[Plant, int] = {
+    plants.requests_not_deduplicated: 0,
+    plants.numbers_not_deduplicated: 2,
+    plants.conflicts_not_seen: 2,
+    plants.ack_over_a_gap: 2,
+    plants.ack_before_the_ledger: 0,
+    plants.outcome_before_the_ledger: 0,
+    plants.send_before_the_ledger: 0,
+    plants.fence_removed: 95,
+    plants.outcome_overwritten: 52,
+    plants.lease_ignored: 0,
+    plants.lease_not_renewed: 158,
+    plants.wall_clock_trusted: 1,
+    plants.wrong_clock_ignored: 1,
+    plants.seq_reused_after_a_crash: 1,
+    plants.tombstone_not_sent: 2,
+    plants.tombstone_executed: 2,
+    plants.held_not_held: 2,
+    plants.incarnation_ignored: 88,
+    plants.floor_ignored: 25,
+    # of options and schedules
+    plants.delay_ignored: 4,
+    plants.delayed_request_forgotten: 1,
+    plants.urgent_request_beside_another: 24,
+    plants.runs_of_a_schedule_left_out: 2,
+    # of limits
+    plants.workers_counted_for_each_owner: 9,
+    plants.lapsed_claims_not_counted: 9,
+    plants.rate_by_the_clock_of_a_process: 4,
+    plants.starts_counted_from_a_windows_part: 4,
+    # found by the simulation
+    plants.lost_claim_passed_over: 9,
+    plants.doubt_not_followed_up: 306,
+    plants.retried_request_overtaken: 35,
+    plants.claims_cross_releases: 94,
+    plants.entered_request_passed_over: 18,
+    plants.entered_request_never_given_back: 18,
+    # found in PostgreSQL
+    plants.late_release_taken_for_a_failure: 33,  # its failure is a TimeoutError
+    plants.stall_taken_for_a_failure: 33,
 }
-"""And the faults of sick processes and of an operator with which each is caught, and no others."""
+"""And the first seed that catches each. Where a change has moved it, it is hunted again."""
+
+CAUGHT_BY_ONE_FAULT: dict[Plant, tuple[int, tuple[Fault, ...]]] = {
+    plants.locked_item_dropped: (5, (Fault.FROZEN,)),
+    plants.unanswered_operation_not_repeated: (0, (Fault.CUT_OFF,)),
+    plants.lapsed_claim_taken_before_a_live_one: (111, (Fault.SHORT_HOLE, Fault.SLOW_STORE)),
+    plants.lapsed_claims_left_to_their_owner: (69, (Fault.SHORT_HOLE, Fault.SLOW_STORE)),
+    plants.leases_renewed_on_the_loop_only: (5, (Fault.BLOCKED, Fault.SLOW_EXECUTOR)),
+    plants.wall_clock_trusted: (4, (Fault.CLOCK_FORWARD,)),
+    plants.cancelled_claim_not_fenced: (12, (Fault.CANCELLED,)),
+    plants.finished_request_cancelled: (0, (Fault.CANCELLED,)),
+    plants.requeued_under_its_old_epoch: (2, (Fault.REQUEUED,)),
+}
+"""And the seed, and the faults of sick processes and of an operator that catch each alone."""
 
 
 def simulate(*words: str, hash_seed: str = "random") -> str:
@@ -134,15 +130,12 @@ def test_a_seed_says_everything() -> None:
     assert [digest_of(seed) for seed in range(3)] == digests[:3]
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [*CLASSIC, *OF_OPTIONS_AND_SCHEDULES, *OF_LIMITS, *FOUND_BY_SIMULATION, *FOUND_IN_POSTGRES],
-    ids=lambda each: each.__name__,
-)
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda each: each.__name__)
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    seed, violation = first_violation()
-    assert violation.invariant == FOUND_IN_POSTGRES.get(plant, violation.invariant)
+    seed, violation = first_violation(PLANTED[plant])
+    if plant in (plants.late_release_taken_for_a_failure, plants.stall_taken_for_a_failure):
+        assert violation.invariant == "stall"
     again = violation_of(seed)
     assert str(again) == str(violation)
 
@@ -152,16 +145,19 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
 def test_a_planted_bug_is_caught_by_its_fault_alone(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = CAUGHT_BY_ONE_FAULT[plant]
+    recorded, faults = CAUGHT_BY_ONE_FAULT[plant]
     with monkeypatch.context() as patch:
         plant(patch)
-        seed, violation = first_violation(faults)
+        seed, violation = first_violation(recorded, faults)
         assert str(violation_of(seed, faults)) == str(violation)
     assert violation_of(seed, faults) is None
 
 
-def first_violation(faults: tuple[Fault, ...] | None = None) -> tuple[int, Violation]:
-    for seed in range(CAUGHT_WITHIN):
+def first_violation(
+    recorded: int, faults: tuple[Fault, ...] | None = None
+) -> tuple[int, Violation]:
+    """Return what a recorded seed violates, or else the first seed that violates anything."""
+    for seed in (recorded, *range(CAUGHT_WITHIN)):
         violation = violation_of(seed, faults)
         if violation is not None:
             return seed, violation
@@ -178,7 +174,7 @@ def violation_of(seed: int, faults: tuple[Fault, ...] | None = None) -> Violatio
 
 def test_a_failing_seed_is_told_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     plants.ack_over_a_gap(monkeypatch)
-    seed, violation = first_violation()
+    seed, violation = first_violation(PLANTED[plants.ack_over_a_gap])
     story = tell(seed)
     assert f"make simulate SEED={seed}" in story
     assert f"Violation: {violation}" in story
