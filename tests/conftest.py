@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,6 +45,17 @@ _inherit_no_signals()
 def pytest_report_header() -> str:
     """Say how much the random tests try."""
     return f"size of the tests: {SIZE} (FOUNDATION_RT_TEST_SIZE=small, full or long)"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare the collector of garbage what the collection makes: it stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

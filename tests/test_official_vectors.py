@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from foundation_rt.protocol.methods import METHODS
-from tests.support import official_types
 from tests.support.vectors import Vector, load
 
 OURS = {"initialized"}
@@ -24,6 +23,8 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 @pytest.mark.rule("REV-03", "REV-06")
 @pytest.mark.parametrize("vector", load(), ids=lambda vector: vector.id)
 def test_what_a_vector_sends_is_of_the_official_types(vector: Vector) -> None:
+    from tests.support import official_types  # not above: its models take each worker a second
+
     requests: dict[Any, tuple[str, str]] = {}
     revision = "2025-11-25"
     rest = b""
