@@ -32,6 +32,7 @@ from foundation_rt.base.database.migrations import (
 )
 from foundation_rt.base.database.postgres import PostgresConnections, read_url
 from foundation_rt.errors import UsageError
+from tests.support import fork_server
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
@@ -296,7 +297,7 @@ def test_tables_are_not_read_while_another_process_migrates() -> None:
 def test_many_processes_migrate_at_once(place: Place) -> None:
     count = size(4, 8)
     processes = [
-        subprocess.Popen(
+        fork_server.Popen(
             [sys.executable, "-c", PROCESS, *place.process()],
             cwd=ROOT,
             stdin=subprocess.PIPE,

@@ -31,6 +31,7 @@ from foundation_rt.base.database.postgres import (
     read_url,
 )
 from foundation_rt.errors import UsageError
+from tests.support import fork_server
 from tests.support.postgres_proxy import ProxyFault, postgres_proxy
 from tests.support.services import postgres_schema, unique_name
 
@@ -474,7 +475,7 @@ asyncio.run(main())
 def stopped_process(place: Place, name: str, where: str, operation_s: float) -> Iterator[None]:
     """Run a process that stops itself in a transaction, with the row of the table locked."""
     words = [sys.executable, "-c", STOPPED, *place, name, where, str(operation_s)]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "stopped\n"

@@ -28,8 +28,9 @@ from foundation_rt.base.database.sqlite import WAL_VERSION, SqliteDatabase
 from foundation_rt.base.database.sqlite.committer import Committer
 from foundation_rt.base.database.sqlite.presence import Turn
 from foundation_rt.errors import UsageError
+from tests.support import fork_server
 from tests.support.sizes import size
-from tests.support.sqlite import Pause, a_small_disk
+from tests.support.sqlite import Pause, a_small_disk, inserting, make_table
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
@@ -57,10 +58,6 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(bounded())
 
 
-def make_table(connection: sqlite3.Connection, alone: bool) -> None:
-    connection.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, x BLOB) STRICT")
-
-
 @asynccontextmanager
 async def opened(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
     database = SqliteDatabase(path, prepare=options.pop("prepare", make_table), **options)
@@ -69,14 +66,6 @@ async def opened(path: Path, **options: Any) -> AsyncIterator[SqliteDatabase]:
         yield database
     finally:
         await database.close()
-
-
-def inserting(n: int, length: int = 0) -> Callable[[sqlite3.Connection], int]:
-    def operation(connection: sqlite3.Connection) -> int:
-        connection.execute("INSERT INTO t VALUES (?, zeroblob(?))", (n, length))
-        return n
-
-    return operation
 
 
 def numbers(connection: sqlite3.Connection) -> list[int]:
@@ -495,7 +484,7 @@ def test_exclusive_file_has_a_wal_and_lets_nobody_in(
             assert not Path(f"{path}-shm").exists()
             words = [sys.executable, "-c", OPENING, str(path)]
             other = await asyncio.to_thread(
-                subprocess.run, words, cwd=ROOT, capture_output=True, text=True
+                fork_server.run, words, cwd=ROOT, capture_output=True, text=True
             )
             assert "or keeps it for itself (exclusive)" in other.stderr
             locked = pytest.raises(sqlite3.OperationalError, match="locked")
@@ -520,7 +509,7 @@ def test_exclusive_file_is_refused_while_another_process_has_it(path: Path) -> N
 def test_kill_of_an_exclusive_process_loses_nothing(path: Path) -> None:
     for first in (0, 10**7):
         words = [sys.executable, "-c", KILLED.replace("make_table)", "make_table, exclusive=True)")]
-        with subprocess.Popen(
+        with fork_server.Popen(
             [*words, str(path), str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
@@ -589,7 +578,7 @@ def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:
 WRITER = """
 import asyncio, sqlite3, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.database.test_sqlite import inserting, make_table
+from tests.support.sqlite import inserting, make_table
 path, library, first = sys.argv[1:]
 sqlite3.sqlite_version_info = (3, 51, 3) if library == "new" else (3, 40, 1)
 
@@ -615,7 +604,7 @@ def another_process(
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a process that has the file open, and inserts a number for each line it is sent."""
     words = [sys.executable, "-c", WRITER, str(path), library, str(first)]
-    with subprocess.Popen(
+    with fork_server.Popen(
         words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
@@ -680,7 +669,7 @@ def test_wait_for_another_process_is_bounded(path: Path, version: tuple[int, ...
 KILLED = """
 import asyncio, sqlite3, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.database.test_sqlite import inserting, make_table
+from tests.support.sqlite import inserting, make_table
 path, first = sys.argv[1], int(sys.argv[2])
 
 async def write(database, first, alone):
@@ -706,7 +695,7 @@ def test_kill_of_one_process_loses_nothing_and_leaves_the_others_working(path: P
 
     def start(first: int) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", KILLED, str(path), str(first)]
-        return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        return fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def read(process: subprocess.Popen[str], lines: int) -> None:
         assert process.stdout is not None
@@ -752,7 +741,7 @@ def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) ->
     async def main() -> None:
         async with opened(path, patience_s=0.1) as database:
             words = [sys.executable, "-c", STUCK, str(path)]
-            with subprocess.Popen(
+            with fork_server.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             ) as process:
                 assert process.stdout is not None
@@ -771,7 +760,7 @@ def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) ->
 HOG = """
 import asyncio, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.database.test_sqlite import inserting
+from tests.support.sqlite import inserting
 
 async def write(database, first):
     for n in range(first, first + 10**6):
@@ -793,7 +782,7 @@ def test_process_that_writes_without_pause_does_not_keep_others_out(path: Path) 
     async def main() -> None:
         async with opened(path) as database:
             words = [sys.executable, "-c", HOG, str(path)]
-            with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as hog:
+            with fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as hog:
                 try:
                     assert hog.stdout is not None
                     assert hog.stdout.readline() == b"busy\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +18,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features import audit_file
 from foundation_rt.features.audit_file import AuditFile, check_path
+from tests.support import fork_server
 from tests.support.observed import call_everything, converse, make_server
 from tests.support.process import environment
 
@@ -175,7 +175,7 @@ def test_processes_share_a_file_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     command = [sys.executable, "-c", WRITER, str(path)]
     firsts = (0, 500, 1000, 1500)
-    processes = [subprocess.Popen([*command, str(first)], env=environment()) for first in firsts]
+    processes = [fork_server.Popen([*command, str(first)], env=environment()) for first in firsts]
     assert [each.wait(PATIENCE) for each in processes] == [0, 0, 0, 0]
     found = numbers(path)
     assert sorted(found) == [*range(2000)]
@@ -225,7 +225,7 @@ assert told[2:] == [("the audit file is written again", 55 - kept)], told
 @pytest.mark.rule("OPS-37", "OPS-38")
 def test_full_disk_breaks_no_line_and_loses_what_is_beyond_the_buffer(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FULL, str(tmp_path / "audit.jsonl")]
-    subprocess.run(command, env=environment(), check=True, timeout=PATIENCE)
+    fork_server.run(command, env=environment(), check=True, timeout=PATIENCE)
 
 
 @pytest.mark.rule("OPS-38")

@@ -1,4 +1,4 @@
-"""Processes of `python -m MODULE`, forked from one that has imported the runtime already.
+"""Processes of `python -m MODULE` and `-c CODE`, forked from one that has imported the runtime.
 
 A command of `foundation-rt` uses 0.1 to 0.6 s of CPU before it does anything, nearly all of it for
 imports, and the tests start some two thousand. Forked, they are what they would be otherwise:
@@ -26,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
 _PARAMETERS = tuple(inspect.signature(subprocess.Popen._execute_child).parameters)[2:]  # type: ignore[attr-defined]
@@ -44,14 +45,14 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class Popen(subprocess.Popen[Any]):
-    """A `subprocess.Popen` that is forked where it runs a module with this Python as it is."""
+    """A `subprocess.Popen` that is forked where it runs a module or code with this Python."""
 
     def _execute_child(self, args: Any, *options: Any) -> None:
         given = dict(zip(_PARAMETERS, options, strict=True))
         words = [] if isinstance(args, str | bytes) else [os.fspath(word) for word in args]
         env = dict(os.environ if given["env"] is None else given["env"])
         if (
-            words[:2] != [sys.executable, "-m"]
+            words[:2] not in ([sys.executable, "-m"], [sys.executable, "-c"])
             or any(given[name] for name in _NOT_TAKEN)
             or (given["umask"], given["process_group"]) != (-1, -1)
             or _read_at_the_start(env) != _read_at_the_start(os.environ)
@@ -60,7 +61,7 @@ class Popen(subprocess.Popen[Any]):
             return
         theirs = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         self.pid = _fork_server().fork(
-            words[2:],
+            words[1:],
             env,
             os.path.abspath(os.fspath(given["cwd"] or ".")),
             given["start_new_session"],
@@ -125,10 +126,10 @@ class _ForkServer:
         session: bool,
         ends: Sequence[int],
     ) -> int:
-        """Return the id of a new child of this process that runs a module.
+        """Return the id of a new child of this process that runs a module or code.
 
         Args:
-            words: the module, and its arguments.
+            words: `-m` and the module, or `-c` and the code, and its arguments.
             env: its environment.
             cwd: its folder.
             session: whether it leads a session of its own.
@@ -171,7 +172,7 @@ def _import_the_runtime() -> None:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork at each request; return in each child, with the module and its arguments."""
+    """Fork at each request; return in each child, with the words that follow Python."""
     while True:
         request, ends, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
         if not request:
@@ -199,7 +200,7 @@ def _serve(requests: socket.socket) -> list[str]:
 def _become(
     words: list[str], env: dict[str, str], cwd: str, session: bool, ends: list[int]
 ) -> list[str]:
-    """Make of this process what a new one would be; return the module and its arguments."""
+    """Make of this process what a new one would be; return the words that follow Python."""
     for own, end in enumerate(ends):
         os.dup2(end, own)
     for end in ends:
@@ -226,10 +227,16 @@ def _main(descriptor: int) -> None:
             raise RuntimeError("a module has started a thread: it cannot be forked")
         gc.collect()
         gc.freeze()
-        sys.argv = _serve(requests)
+        option, run, *arguments = _serve(requests)
     code: Any = None
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        if option == "-m":
+            sys.argv = [run, *arguments]
+            runpy.run_module(run, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = [option, *arguments]
+            sys.modules["__main__"] = module = ModuleType("__main__")
+            exec(compile(run, "<string>", "exec"), module.__dict__)
     except SystemExit as end:
         code = end.code
     _end(code)

@@ -184,6 +184,7 @@ def test_limits_hold_over_processes() -> None:
             "handler_ms": 20,
             "workers": workers,
             "rate": f"{started}/h",
+            "lease_ms": 3_000,
         }
         ids = [f"r{n}" for n in range(started + 20)]
         one.start(Part("one", store, **executing))

@@ -18,7 +18,7 @@ from tests.support.aacp_peer import Part, Peers, answer, make_store
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
-CYCLES = size(12, 50)
+CYCLES = size(6, 50)
 REQUESTS = 400
 AGENTS = ["a", "b", "c"]
 

@@ -41,6 +41,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ToolError, UsageError
 from foundation_rt.protocol.principal import Principal
 from tests.agents.ledger.test_node import Bench
+from tests.support import fork_server
 from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
@@ -562,7 +563,7 @@ def test_killed_callers_and_takers_lose_and_double_nothing() -> None:
 
 def call_until_killed(url: str, schema: str, life: int, chance: Random) -> None:
     """Run a caller, and kill it somewhere in one of its transactions."""
-    caller = subprocess.Popen(
+    caller = fork_server.Popen(
         [sys.executable, "-c", _CALLER, url, schema, str(life)], stdout=subprocess.PIPE
     )
     assert caller.stdout is not None

@@ -16,7 +16,7 @@ from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.sizes import size
 
 KILLS = size(2, 20)
-RUNS = 4
+RUNS = size(2, 4)
 """So many runs are executed between two kills."""
 EXPRESSIONS = ["* * * * * *", "*/2 * * * * *"]
 """Every second, and every other one."""

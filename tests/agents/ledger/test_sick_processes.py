@@ -28,7 +28,7 @@ from tests.support.cable import Cable, cable
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
-REQUESTS = size(1_500, 8_000)
+REQUESTS = size(900, 8_000)
 FILE_REQUESTS = size(400, 1_500)
 """Fewer: processes on a file look for changes of the others once a second."""
 SPELLS = size(3, 12)

@@ -18,7 +18,7 @@ from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
 
-REQUESTS = size(2_000, 10_000)
+REQUESTS = size(800, 10_000)
 AGENTS = [f"worker-{number}" for number in range(8)]
 IDS = [f"r{number}" for number in range(REQUESTS)]
 KILL_AT = tuple(REQUESTS * percent // 100 for percent in (15, 30, 55, 80))

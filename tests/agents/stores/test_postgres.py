@@ -55,6 +55,7 @@ from tests.agents.stores.contract import (
     outgoing,
 )
 from tests.agents.stores.schedule_contract import SharedScheduleContract
+from tests.support import fork_server
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
@@ -492,7 +493,7 @@ async def test_process_stopped_in_a_transaction_keeps_only_its_agent_waiting(pla
     async with place.open(lease_ms=2_000) as ledger:
         await ledger.append([outgoing("r0"), outgoing("r00", target="c")], NOW)
         words = [sys.executable, "-c", STOPPED, place.url, place.schema]
-        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        with fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
                 assert await asyncio.to_thread(process.stdout.readline) == "stopped\n"
@@ -654,7 +655,7 @@ def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> N
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(
-                subprocess.Popen(
+                fork_server.Popen(
                     [*words, owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
                 )
             )

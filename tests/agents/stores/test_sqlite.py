@@ -39,6 +39,7 @@ from tests.agents.stores.contract import (
     sequences,
 )
 from tests.agents.stores.schedule_contract import DurableScheduleContract
+from tests.support import fork_server
 from tests.support.sizes import size
 from tests.support.sqlite import Pause, a_small_disk
 
@@ -117,7 +118,7 @@ def refused(path: Path) -> str:
 
 def a_process(source: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a Python process with pipes; `source` finds its arguments in `sys.argv`."""
-    return subprocess.Popen(
+    return fork_server.Popen(
         [sys.executable, "-c", source, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

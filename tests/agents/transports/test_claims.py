@@ -30,6 +30,7 @@ from foundation_rt.agents.transports import nats_listener
 from foundation_rt.agents.transports.nats_listener import NatsListener
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
+from tests.support import fork_server
 from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
 from tests.support.recorded_log import RecordedLog
 from tests.support.services import postgres_schema
@@ -286,7 +287,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 def start_killable(here: World) -> subprocess.Popen[bytes]:
     """Start a process that serves the agent on a file of its own; return when it does."""
     arguments = [here.server.url, str(here.folder / "killable.db"), str(here.claim_ms)]
-    process = subprocess.Popen(
+    process = fork_server.Popen(
         [sys.executable, "-c", _KILLABLE, *arguments], stdout=subprocess.PIPE
     )
     assert process.stdout is not None

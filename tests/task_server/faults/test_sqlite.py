@@ -22,6 +22,7 @@ from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore, change
 from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavailableError
 from foundation_rt.base.database.migrations import Migration, migrate_sqlite, read_migrations
 from foundation_rt.errors import UsageError
+from tests.support import fork_server
 from tests.support.sizes import size
 from tests.task_server.faults.storing import ATTEMPTS
 from tests.task_server.stores.support import (
@@ -64,7 +65,7 @@ class Process:
     """A process of `storing`."""
 
     def __init__(self, what: str, path: Path, *arguments: object) -> None:
-        self.child = subprocess.Popen(
+        self.child = fork_server.Popen(
             [
                 *(sys.executable, "-m", "tests.task_server.faults.storing"),
                 *(what, str(path), *map(str, arguments)),
