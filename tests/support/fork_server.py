@@ -23,10 +23,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 _PARAMETERS = tuple(inspect.signature(subprocess.Popen._execute_child).parameters)[2:]  # type: ignore[attr-defined]
@@ -88,6 +88,19 @@ def run(command: Sequence[Any], *, check: bool = False, **options: Any) -> Any:
     if check:
         done.check_returncode()
     return done
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Have asyncio start its processes with the `Popen` of this module."""
+    from asyncio import unix_events
+
+    given = unix_events.subprocess
+    unix_events.subprocess = SimpleNamespace(**{**vars(given), "Popen": Popen})  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        unix_events.subprocess = given
 
 
 def _read_at_the_start(variables: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from foundation_rt.client import connect
 from foundation_rt.client.auth.descriptions import OAuth, StoreKey, TokenStore
 from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore, usual_folder
 from foundation_rt.errors import UsageError
+from tests.support import fork_server
 from tests.support.oauth_world import World, log_in
 
 KEY = StoreKey("https://mcp.example.com/mcp")
@@ -158,7 +159,8 @@ async def test_process_that_is_killed_while_it_saves_leaves_an_entry_and_no_lock
     words = [sys.executable, "-c", _SAVER, str(tmp_path), KEY.resource]
     store = FileTokenStore(tmp_path)
     for _ in range(3):
-        saver = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+        with fork_server.forking():
+            saver = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
         assert saver.stdout is not None
         assert await saver.stdout.readline() == b"saving\n"
         os.kill(saver.pid, signal.SIGKILL)
@@ -197,7 +199,8 @@ async def test_twenty_processes_refresh_a_rotating_token_once(world: World, tmp_
     await store.save(StoreKey(world.url), {**entry, "expires_at": 1.0, "refresh_at": 1.0})
     words = [sys.executable, "-c", _CALLER, world.url, str(tmp_path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    callers = [await asyncio.create_subprocess_exec(*words, **pipes) for _ in range(20)]
+    with fork_server.forking():
+        callers = [await asyncio.create_subprocess_exec(*words, **pipes) for _ in range(20)]
     for each in callers:  # they begin together
         assert each.stdout is not None
         assert await each.stdout.readline() == b"ready\n"

@@ -17,6 +17,7 @@ from attrs import define, field
 
 from foundation_rt.apps.host.sessions.connection import decode_frame
 from tests.host.sessions.support import Page
+from tests.support import fork_server
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
@@ -75,16 +76,17 @@ class Worker:
 @asynccontextmanager
 async def worker(place: tuple[str, ...]) -> AsyncIterator[Worker]:
     """Run a worker; it is killed in the end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.host.sessions.worker",
-        *place,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=2**24,
-    )
+    with fork_server.forking():
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.host.sessions.worker",
+            *place,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=2**24,
+        )
     peer = Worker(process)
     try:
         await peer.read_until("ready")

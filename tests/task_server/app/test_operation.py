@@ -18,6 +18,7 @@ from foundation_rt.apps.task_server.services import LOCAL
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.apps.task_server.transfer import part_key
 from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
+from tests.support import fork_server
 from tests.support.process import PATIENCE, environment
 from tests.support.process import run as run_command
 from tests.support.sizes import cases
@@ -32,7 +33,7 @@ def run(
     database: Database, *words: str, input: bytes = b"", settings: Any = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command of the task server on a database."""
-    return subprocess.run(
+    return fork_server.run(
         database.command(*words),
         env=environment(settings),
         capture_output=True,
@@ -259,7 +260,7 @@ def test_database_that_cannot_be_used_ends_the_start_with_the_reason(
 ) -> None:
     reading, writing = os.pipe()  # a server whose input ends may end before it has tried
     with os.fdopen(reading), os.fdopen(writing, "wb"):
-        ended = subprocess.run(
+        ended = fork_server.run(
             Database(url).command(*words),
             env=environment(),
             stdin=reading,
@@ -277,7 +278,7 @@ def test_database_that_cannot_be_used_ends_the_start_with_the_reason(
 def test_interrupted_import_ends_while_it_waits_for_input(tmp_path: Path) -> None:
     database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
     command = database.command("import", "-")
-    with subprocess.Popen(
+    with fork_server.Popen(
         command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin is not None and process.stderr is not None

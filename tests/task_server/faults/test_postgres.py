@@ -25,6 +25,7 @@ from foundation_rt.base.database.errors import (
     DatabaseError,
     DatabaseUnavailableError,
 )
+from tests.support import fork_server
 from tests.support.postgres_proxy import ProxyFault, postgres_proxy
 from tests.support.postgres_server import postgres_server
 from tests.support.services import postgres_schema
@@ -106,13 +107,14 @@ class Place:
     @asynccontextmanager
     async def peer(self, role: str, *arguments: object) -> AsyncIterator[Peer]:
         """Run a peer, which is killed in the end."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.task_server.faults.peer"),
-            *(f"{self.schema}@{self.url}", role, *map(str, arguments)),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        with fork_server.forking():
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.task_server.faults.peer"),
+                *(f"{self.schema}@{self.url}", role, *map(str, arguments)),
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
         try:
             peer = Peer(process)
             assert await peer.said() == ["ready"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from foundation_rt.apps.task_server.store import Change
+from tests.support import fork_server
 
 ROOT = Path(__file__).parents[3]
 _LENGTH = 8
@@ -42,12 +43,13 @@ class StoreElsewhere:
         self._callbacks: list[Callable[[Change], object]] = []
 
     async def open(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.task_server.stores.elsewhere", str(self._path)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            cwd=ROOT,
-        )
+        with fork_server.forking():
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.task_server.stores.elsewhere", str(self._path)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=ROOT,
+            )
         self._reading = asyncio.create_task(self._read())
         await self._ask("open")
 

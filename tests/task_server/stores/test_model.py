@@ -485,7 +485,7 @@ def test_stores_answer_as_the_model_does() -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=size(10, 40),
+            max_examples=size(6, 40),
             stateful_step_count=size(25, 40),
             # Shrinking takes minutes, as every history has databases of its own.
             phases=[phase for phase in Phase if phase is not Phase.shrink],
