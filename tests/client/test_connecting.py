@@ -115,11 +115,10 @@ def test_a_target_that_cannot_be_used_is_refused_at_once(
 
 
 def test_url_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.setitem(sys.modules, "httptools", None)
     monkeypatch.delitem(sys.modules, "foundation_rt.client.transports.http", raising=False)
-    for name in [
-        each for each in sys.modules if each.startswith("foundation_rt.client.transports.http_")
-    ]:
+    parts = ("foundation_rt.client.transports.http_", "foundation_rt.base.http_client.")
+    for name in [each for each in sys.modules if each.startswith(parts)]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match="client"):
         connect("https://host/mcp")

@@ -28,7 +28,7 @@ from .stores import MemoryTokenStore
 from .urls import host_of, without_secrets
 
 if TYPE_CHECKING:
-    from ..transports.http_headers import RawHeaders
+    from ...base.http_client.connection import RawHeaders
     from .flows import Flows
     from .proofs import DpopKey
 

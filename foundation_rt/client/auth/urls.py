@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from ...base.http_client.addresses import is_public
 from ...errors import UsageError
 from ..errors import AuthorizationError
 from ..safe_text import readable
@@ -16,8 +16,6 @@ MAX_URL: Final = 2048
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _AUTHORITY = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
-_TRANSLATED = ip_network("64:ff9b::/96")  # IPv4 behind a gateway (RFC 6052)
-_GLOBAL = ip_network("2000::/3")  # all that IPv6 has given out (RFC 4291)
 
 
 def is_loopback(url: str) -> bool:
@@ -109,24 +107,6 @@ def split_url(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if is_one and re.fullmatch(_AUTHORITY, parts.netloc) else None
-
-
-def is_public(address: str) -> bool:
-    """Return whether an address is one of the public network.
-
-    Raises:
-        ValueError: it is no address.
-    """
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address):
-        if found in _TRANSLATED:
-            return is_public(str(ip_address(int(found) & 0xFFFFFFFF)))
-        inner = found.ipv4_mapped or found.sixtofour
-        if inner is not None:
-            return is_public(str(inner))
-        if found not in _GLOBAL:
-            return False
-    return found.is_global and not found.is_multicast
 
 
 def _host(url: str) -> str:

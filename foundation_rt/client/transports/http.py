@@ -27,6 +27,7 @@ from urllib.parse import urljoin
 
 from attrs import define, field
 
+from ...base.http_client.network import CONNECT_SECONDS
 from ...protocol.framing import LineTooLong
 from ...protocol.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SUBSCRIPTIONS_LISTEN
 from ..errors import (
@@ -40,7 +41,7 @@ from ..errors import (
 from ..targets import HttpServer
 from .http_headers import describe, message_headers, same_origin, session_headers, stream_headers
 from .http_streams import EventStreams, HttpExchanges, expired
-from .http_wire import ACKNOWLEDGE_TIMEOUT, CONNECT_TIMEOUT, HttpWire, is_events, read_refusal
+from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, read_refusal
 from .redaction import RedactingReceiver
 from .sse import EventReader, ServerSentEvent
 from .transport import MAX_MESSAGE_BYTES
@@ -248,7 +249,7 @@ class HttpTransport:
         legacy = LegacyStream(wire, self._receiver, self.max_message_bytes, self.server.url)
         reading = self._start(self._read(legacy))
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(CONNECT_SECONDS):
                 if await legacy.is_offered():
                     return legacy
         except TimeoutError:

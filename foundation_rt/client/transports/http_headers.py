@@ -18,10 +18,9 @@ from ...protocol.http_headers import encode_header_value
 from ...version import __version__
 
 if TYPE_CHECKING:
+    from ...base.http_client.connection import RawHeaders
     from ...protocol.revisions import Revision
     from .transport import ClientMessage
-
-RawHeaders = list[tuple[bytes, bytes]]
 
 JSON_TYPE = "application/json"
 EVENTS_TYPE = "text/event-stream"
@@ -150,11 +149,6 @@ def can_resume(last_id: bytes | None) -> bool:
 def is_session_id(text: str) -> bool:
     """Return whether a session id is valid: visible ASCII."""
     return _SESSION_ID.fullmatch(text) is not None
-
-
-def media_type(content_type: str | None) -> str:
-    """Return the media type of a `Content-Type`, without its parameters."""
-    return (content_type or "").partition(";")[0].strip(" \t").lower()
 
 
 def read_retry_after(value: str | None, now: float) -> float | None:

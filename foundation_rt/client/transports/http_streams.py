@@ -33,8 +33,8 @@ from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, is_json, read_b
 from .sse import EventReader, ServerSentEvent
 
 if TYPE_CHECKING:
+    from ...base.http_client.exchange import HttpResponse
     from ...protocol.revisions import Revision
-    from .http_wire import HttpResponse
     from .transport import ClientMessage, Receiver
 
 MAX_ATTEMPTS: Final = 5

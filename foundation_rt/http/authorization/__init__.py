@@ -5,10 +5,3 @@
 `http/app.py` loads it by name, for a server with `authorization.url`; nothing else knows it
 (spec/authorization-server.md). The flows are ours; joserfc signs, the client's HTTP carries.
 """
-
-from importlib.util import find_spec
-
-from ...errors import MissingExtraError
-
-if not all(map(find_spec, ("httpcore2", "httpx2"))):
-    raise MissingExtraError("authorization", "client")

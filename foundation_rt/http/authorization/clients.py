@@ -14,15 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpcore2
 import orjson
 from attrs import define, field, frozen
 
+from ...base.http_client.network import Network
 from ...client.auth.exchanges import AuthExchanges
-from ...client.auth.urls import is_public, split_url
+from ...client.auth.urls import split_url
 from ...client.errors import MCPError
 from ...client.safe_text import readable
-from ...client.transports.http_network import Network, NetworkStream, addresses_of
 from ..seal import Seal
 
 LOOPBACK = "loopback"
@@ -193,31 +192,13 @@ class Clients:
         return client
 
 
-@define(eq=False, repr=False)
-class PublicNetwork(Network):
-    """Connects to the public address that was checked, and to no other (AUTHZ-15).
+def public_network() -> Network:
+    """Return a network that reaches public addresses alone (AUTHZ-15).
 
-    A name could have another address a moment later (DNS rebinding): so it is looked up once. Its
-    owner may let that take long: so it does not happen in the threads in which all names are.
+    The owner of a name may let its look-up take long: so it does not happen in the threads in which
+    all names are looked up.
     """
-
-    _threads: ThreadPoolExecutor = field(
-        factory=lambda: ThreadPoolExecutor(_MAX_FETCHES, "descriptions"), init=False
-    )
-
-    async def connect_tcp(self, host: str, port: int, *args: Any, **named: Any) -> NetworkStream:
-        """Connect to the first address of a host, if all of them are public.
-
-        Raises:
-            httpcore2.ConnectError: one is not, or there is no connection.
-        """
-        try:
-            addresses = await addresses_of(host, port, self._threads)
-        except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from error
-        if not addresses or not all(map(is_public, addresses)):
-            raise httpcore2.ConnectError("the address is not public")
-        return await super().connect_tcp(addresses[0], port, *args, **named)
+    return Network(threads=ThreadPoolExecutor(_MAX_FETCHES, "descriptions"), only_public=True)
 
 
 def _without_port(uri: str) -> tuple[str | None, str] | None:

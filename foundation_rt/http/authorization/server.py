@@ -25,7 +25,7 @@ from ..auth.introspection import IntrospectionUnavailable
 from ..auth.oauth import ResourceServer, TokenRefused
 from ..request import read_body
 from ..seal import Seal
-from .clients import ClientError, Clients, LoginClient, PublicNetwork, host_of, is_allowed
+from .clients import ClientError, Clients, LoginClient, host_of, is_allowed, public_network
 from .identity import IdentityProvider, ProviderError
 from .keys import ALGORITHM, SigningKey
 from .logins import GrantRefused, Login, Logins
@@ -168,7 +168,7 @@ class AuthorizationServer:
         self._clients = Clients(
             Seal(state_key, b"foundation-rt clients 1\n"),
             settings.redirect_uris,
-            AuthExchanges(*timed, PublicNetwork()),
+            AuthExchanges(*timed, public_network()),
             clock.monotonic,
         )
         callback = f"{self._base}{CALLBACK}"

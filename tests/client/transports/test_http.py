@@ -265,7 +265,7 @@ async def test_listening_survives_authentication_that_fails() -> None:
 @pytest.mark.rule("CHTTP-10", "CHTTP-11", "CHTTP-15")
 async def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
-    monkeypatch.setattr(http_wire, "CONNECT_TIMEOUT", 0.02)
+    monkeypatch.setattr(http_wire, "CONNECT_SECONDS", 0.02)
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         await out.gone()
@@ -1106,7 +1106,7 @@ async def test_transport_that_was_not_opened_can_be_closed() -> None:
 
 
 @pytest.mark.rule("CHTTP-11")
-@pytest.mark.parametrize("proxy", ["http://[::1", "gopher://me:hunter2hunter2@host", "socks5://a"])
+@pytest.mark.parametrize("proxy", ["http://[::1", "gopher://me:hunter2hunter2@host", "socks4://a"])
 async def test_invalid_proxy_is_reported_without_its_password(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,8 @@ import httpx2
 import orjson
 import pytest
 
+from foundation_rt.base.http_client.connection import MAX_HEAD_BYTES
 from foundation_rt.client.errors import ConnectionLostError
-from foundation_rt.client.transports.http1 import MAX_HEAD_BYTES
 from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, answer_to, talking
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

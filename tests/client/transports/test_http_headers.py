@@ -14,7 +14,6 @@ from foundation_rt.client.transports.http_headers import (
     common_headers,
     describe,
     is_session_id,
-    media_type,
     message_headers,
     read_retry_after,
     same_origin,
@@ -240,23 +239,6 @@ def test_the_id_of_a_session_is_visible_ascii(text: str, is_one: bool) -> None:
 
 
 # -- what a response's head means
-
-
-@pytest.mark.rule("CHTTP-13")
-@pytest.mark.parametrize(
-    ("header", "kind"),
-    [
-        ("Application/JSON ; charset=utf-8", "application/json"),
-        ("text/event-stream", "text/event-stream"),
-        ("", ""),
-        (None, ""),
-        ("application/json, text/html", "application/json, text/html"),
-    ],
-)
-def test_the_type_of_a_response_is_compared_without_case_and_parameters(
-    header: str | None, kind: str
-) -> None:
-    assert media_type(header) == kind
 
 
 @pytest.mark.rule("CHTTP-16")

@@ -143,7 +143,7 @@ async def test_where_there_is_none_the_refusal_counts(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script is _silent:
-        monkeypatch.setattr(http_channel, "CONNECT_TIMEOUT", 0.05)
+        monkeypatch.setattr(http_channel, "CONNECT_SECONDS", 0.05)
 
     async with talking(script) as talk:
         with pytest.raises(MCPError) as raised:

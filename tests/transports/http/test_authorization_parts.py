@@ -25,18 +25,18 @@ from hypothesis import strategies as st
 from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import AuthorizationSection
+from foundation_rt.base.http_client import network
+from foundation_rt.base.http_client.addresses import is_public
 from foundation_rt.client.auth.exchanges import AuthExchanges
 from foundation_rt.client.auth.grants import challenge_of
-from foundation_rt.client.auth.urls import is_public
-from foundation_rt.client.transports import http_network
 from foundation_rt.errors import UsageError
 from foundation_rt.http.app import HttpApplication
 from foundation_rt.http.authorization import clients
 from foundation_rt.http.authorization.clients import (
     ClientError,
     Clients,
-    PublicNetwork,
     is_allowed,
+    public_network,
 )
 from foundation_rt.http.authorization.identity import IdentityTokens, ProviderError
 from foundation_rt.http.authorization.logins import GrantRefused, Login, Logins
@@ -287,7 +287,7 @@ async def test_cookies_of_others_neither_break_nor_choose_ours() -> None:
 
 def fresh_clients(*allowed: str) -> Clients:
     seal = Seal(STATE_KEY, b"clients")
-    exchanges = AuthExchanges(5.0, 5.0, 65_536, PublicNetwork())
+    exchanges = AuthExchanges(5.0, 5.0, 65_536, public_network())
     return Clients(seal, (*allowed, "loopback"), exchanges, ManualClock().monotonic)
 
 
@@ -382,7 +382,7 @@ async def test_description_is_fetched_from_the_address_that_was_checked(
         looked_up.append(host)
         return ["93.184.216.34", "127.0.0.1"] if len(looked_up) == 1 else ["127.0.0.1"]
 
-    monkeypatch.setattr(clients, "addresses_of", lookup)
+    monkeypatch.setattr(network, "addresses_of", lookup)
     async with describing(tmp_path, monkeypatch) as it:
         with pytest.raises(ClientError):  # one of the two is not public
             await fresh_clients().find(f"https://rebound.example:{it.port}/client.json")
@@ -402,7 +402,7 @@ async def test_slow_names_of_clients_hinder_no_other_lookup(
             raise OSError
         return real(host, *args, **named)
 
-    monkeypatch.setattr(http_network, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(network, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     found, loop = fresh_clients(), asyncio.get_running_loop()
     finds = [
@@ -422,7 +422,7 @@ async def test_slow_names_of_clients_hinder_no_other_lookup(
 
 @pytest.mark.rule("AUTHZ-10", "AUTHZ-13", "AUTHZ-15")
 async def test_client_describes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "is_public", lambda address: True)
+    monkeypatch.setattr(network, "is_public", lambda address: True)
     async with describing(tmp_path, monkeypatch) as it:
         found = fresh_clients()
         url = it.describe(client_name="Desk")
@@ -452,7 +452,7 @@ async def test_client_describes_itself(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_client_that_takes_its_address_back_gets_no_redirect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "is_public", lambda address: True)
+    monkeypatch.setattr(network, "is_public", lambda address: True)
     monkeypatch.setattr(clients, "_MAX_AGE", 0.0)
     app, base = application(), "https://mcp.example.com/oauth"
     await app.start()

@@ -25,7 +25,6 @@ except MissingExtraError as error:
     [
         ("redis", "import foundation_rt.http.event_store_redis", "redis"),
         ("redis", "import foundation_rt.http.authorization.redis_store", "redis"),
-        ("httpx2", "import foundation_rt.http.authorization.server", "client"),
         ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http"),
         (
             "redis",
@@ -45,7 +44,7 @@ def test_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
 
 _COMMAND = """
 import sys
-for name in ("starlette", "prometheus_client", "psycopg", "httpcore2"):
+for name in ("starlette", "prometheus_client", "psycopg", "httptools"):
     sys.modules[name] = None
 from foundation_rt.cli.main import main
 sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The bytes of HTTP: one connection of the client's, against a socket that does as it is told."""
+"""One connection of HTTP/1.1, against a socket that does as it is told; how it is made."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import httpcore2
 import pytest
 import uvloop
 
-from foundation_rt.client.transports import http_network
-from foundation_rt.client.transports.http_network import Network, NetworkStream
+from foundation_rt.base.http_client import network
+from foundation_rt.base.http_client.connection import HttpConnection
+from foundation_rt.base.http_client.errors import BrokenOffError, ConnectError
+from foundation_rt.base.http_client.exchange import fetch
+from foundation_rt.base.http_client.network import HttpUrl, Network
 from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
 
@@ -25,7 +27,9 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def connected(loop: Loop, peer: Peer, scenario: Callable[[NetworkStream], Awaitable[None]]) -> None:
+def connected(
+    loop: Loop, peer: Peer, scenario: Callable[[HttpConnection], Awaitable[None]]
+) -> None:
     """Play a scene with a connection to the peer; nothing may hang, and nothing may be left."""
 
     async def main() -> None:
@@ -38,11 +42,11 @@ def connected(loop: Loop, peer: Peer, scenario: Callable[[NetworkStream], Awaita
         async with asyncio.timeout(LIVENESS):
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            stream = await Network().connect_tcp("127.0.0.1", port)
+            connection = await Network().connect(HttpUrl.of(f"http://127.0.0.1:{port}/"))
             try:
-                await scenario(stream)
+                await scenario(connection)
             finally:
-                await stream.aclose()
+                await connection.aclose()
                 server.close()
                 await asyncio.sleep(0)
 
@@ -57,64 +61,48 @@ def sockets() -> set[str]:
     return {each for each in ResourceSnapshot.now().descriptors if "socket:" in each}
 
 
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+
+
 @pytest.mark.rule("CHTTP-36")
 @both_loops
-def test_writes_are_sent_when_the_response_is_read(loop: Loop) -> None:
-    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(await reader.read(100))
+def test_early_response_to_a_large_request_is_read(loop: Loop) -> None:
+    """A server may refuse a body that it does not read: nothing waits until it does."""
 
-    async def scenario(stream: NetworkStream) -> None:
-        await stream.write(b"head ")
-        await stream.write(b"body")
-        assert await stream.read(4) == b"head"
-        assert await stream.read(100) == b" body"
-        assert await stream.read(100) == b""
-        assert stream.get_extra_info("is_readable")
-        with pytest.raises(httpcore2.WriteError):
-            await stream.write(b"more")
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+
+    async def scenario(connection: HttpConnection) -> None:
+        connection.send(b"POST / HTTP/1.1\r\n\r\n" + bytes(32 * 1024 * 1024))
+        await connection.head()
+        assert connection.status == 413
 
     connected(loop, peer, scenario)
 
 
 @pytest.mark.rule("CHTTP-36")
 @both_loops
-def test_write_waits_for_a_peer_that_does_not_read(loop: Loop) -> None:
+def test_unread_body_pauses_the_peer(loop: Loop) -> None:
     size = 32 * 1024 * 1024
-    go = asyncio.Event()
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await go.wait()
-        writer.write(b"%d" % len(await reader.readexactly(size)))
-
-    async def scenario(stream: NetworkStream) -> None:
-        with pytest.raises(httpcore2.WriteTimeout):
-            await stream.write(bytes(size), timeout=0.01)
-        go.set()
-        assert await stream.read(100) == b"%d" % size
-
-    connected(loop, peer, scenario)
-
-
-@pytest.mark.rule("CHTTP-36")
-@both_loops
-def test_unread_bytes_pause_the_peer(loop: Loop) -> None:
-    size = 32 * 1024 * 1024
-    blocked = asyncio.Event()
-
-    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(bytes(size))
-        blocked.set()
+        writer.write(OK % size + bytes(size))
         await writer.drain()
+        await reader.read()
 
-    async def scenario(stream: NetworkStream) -> None:
-        await blocked.wait()
+    async def scenario(connection: HttpConnection) -> None:
+        connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        await connection.head()
         read = most = 0
-        while read < size:
-            data = await stream.read(64 * 1024)
-            most = max(most, len(stream._received))
-            read += len(data)
+        async for piece in connection.pieces():
+            most = max(most, connection._size)
+            read += len(piece)
+            await asyncio.sleep(0)
         assert read == size
         assert most < 1024 * 1024
+        assert connection.can_be_used
 
     connected(loop, peer, scenario)
 
@@ -124,17 +112,36 @@ def test_unread_bytes_pause_the_peer(loop: Loop) -> None:
 def test_connection_that_breaks_off_is_an_error_for_its_reader(loop: Loop) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
+        writer.write(OK % 10 + b"part")
+        await writer.drain()
         connection = writer.get_extra_info("socket")
         # Closed with 0 s of lingering, it is reset.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         writer.transport.abort()
 
-    async def scenario(stream: NetworkStream) -> None:
-        with pytest.raises(httpcore2.ReadTimeout):
-            await stream.read(1, timeout=0.001)
-        await stream.write(b"x")
-        with pytest.raises(httpcore2.ReadError):
-            await stream.read(1)
+    async def scenario(connection: HttpConnection) -> None:
+        connection.send(b"x")
+        with pytest.raises(BrokenOffError):
+            await connection.head()
+            await connection.body(100)
+        assert not connection.can_be_used
+
+    connected(loop, peer, scenario)
+
+
+@pytest.mark.rule("CHTTP-41")
+@both_loops
+def test_connection_with_an_unasked_response_is_not_used(loop: Loop) -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(OK % 1 + b"a" + OK % 1 + b"b")
+        await reader.read()
+
+    async def scenario(connection: HttpConnection) -> None:
+        connection.send(b"x")
+        await connection.head()
+        assert await connection.body(100) == b"a"
+        assert not connection.can_be_used
 
     connected(loop, peer, scenario)
 
@@ -147,10 +154,10 @@ def test_of_several_addresses_the_first_that_answers_counts(
 ) -> None:
     addresses = ["127.0.0.2", "127.0.0.3"]
 
-    async def looked_up(host: str, port: int) -> list[str]:
+    async def looked_up(host: str, port: int, threads: object) -> list[str]:
         return [*addresses]
 
-    monkeypatch.setattr(http_network, "addresses_of", looked_up)
+    monkeypatch.setattr(network, "addresses_of", looked_up)
 
     async def main() -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -158,14 +165,14 @@ def test_of_several_addresses_the_first_that_answers_counts(
 
         place = "127.0.0.9" if answering is None else addresses[answering]
         server = await asyncio.start_server(accept, place, 0)
-        port = server.sockets[0].getsockname()[1]
+        url = HttpUrl.of(f"http://two.example:{server.sockets[0].getsockname()[1]}/")
         if answering is None:
-            with pytest.raises(httpcore2.ConnectError):
-                await Network().connect_tcp("two.example", port)
+            with pytest.raises(ConnectError):
+                await Network().connect(url)
         else:
-            stream = await Network().connect_tcp("two.example", port)
-            assert stream.get_extra_info("peername")[0] == place
-            await stream.aclose()
+            connection = await Network().connect(url)
+            assert connection.transport.get_extra_info("peername")[0] == place
+            await connection.aclose()
         server.close()
         await asyncio.sleep(0)
 
@@ -182,12 +189,13 @@ def test_connection_that_was_closed_just_now_is_known_to_be(loop: Loop) -> None:
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            stream = await Network().connect_tcp("127.0.0.1", server.getsockname()[1])
+            url = HttpUrl.of(f"http://127.0.0.1:{server.getsockname()[1]}/")
+            connection = await Network().connect(url)
             peer, _ = server.accept()
-            assert not stream.get_extra_info("is_readable")
+            assert connection.can_be_used
             peer.close()
-            assert stream.get_extra_info("is_readable")
-            await stream.aclose()
+            assert not connection.can_be_used
+            await connection.aclose()
 
     before = sockets()
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -196,28 +204,22 @@ def test_connection_that_was_closed_just_now_is_known_to_be(loop: Loop) -> None:
 
 
 @pytest.mark.rule("CHTTP-36")
-def test_head_and_body_of_a_request_arrive_in_one_piece() -> None:
+async def test_head_and_body_of_a_request_arrive_in_one_piece() -> None:
     """Two packets would cost the server a turn of its loop, and both sides a system call."""
     pieces: list[bytes] = []
 
-    async def main() -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            pieces.append(await reader.read(65_536))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            closed.set()
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pieces.append(await reader.read(65_536))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+        writer.close()
 
-        closed = asyncio.Event()
+    async with asyncio.timeout(LIVENESS):
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with httpcore2.AsyncConnectionPool(network_backend=Network()) as pool:
-            await pool.request("POST", f"http://127.0.0.1:{port}/mcp", content=b"the body")
-        await closed.wait()
+        answer = await fetch(Network(), f"http://127.0.0.1:{port}/mcp", 60, 100, body=b"the body")
         server.close()
-
-    asyncio.run(main())
+    assert answer.status == 200
     assert pieces[0].endswith(b"the body")
 
 

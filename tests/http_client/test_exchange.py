@@ -1,21 +1,23 @@
-"""Connections to one server over HTTP: lent, kept, and closed when nobody has used them."""
+"""Connections over HTTP: lent, kept, and closed when nobody has used them; what a head says."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.client.transports.http_connections import HttpConnections
+from foundation_rt.base.http_client import exchange
+from foundation_rt.base.http_client.exchange import HttpConnections, HttpResponse
+from foundation_rt.base.http_client.network import Network
 
 MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
 
 
-class FakeHttpTransport:
-    """Stands for one of httpx2's."""
+class FakeSender:
+    """Stands for a sender with a connection."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -27,26 +29,27 @@ class FakeHttpTransport:
         raise OSError("it has gone already")
 
 
-Scene = Callable[[Any, list[FakeHttpTransport]], Awaitable[None]]
+Scene = Callable[[Any, list[FakeSender]], Awaitable[None]]
 
 
 @pytest.fixture
-def made() -> list[FakeHttpTransport]:
+def made() -> list[FakeSender]:
     return []
 
 
 @pytest.fixture
-def connections(made: list[FakeHttpTransport], clock: ManualClock) -> Any:
-    def make() -> Any:
-        made.append(FakeHttpTransport(len(made)))
+def connections(made: list[FakeSender], clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(network: object) -> Any:
+        made.append(FakeSender(len(made)))
         return made[-1]
 
-    return HttpConnections(make, MOST, KEEP_ALIVE)
+    monkeypatch.setattr(exchange, "HttpSender", make)
+    return HttpConnections(Network(), MOST, KEEP_ALIVE)
 
 
 @pytest.mark.rule("CHTTP-39")
 async def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed(
-    connections: Any, made: list[FakeHttpTransport]
+    connections: Any, made: list[FakeSender]
 ) -> None:
     first, second = [await connections.take(PATIENCE) for _ in range(2)]
     connections.give_back(first)
@@ -58,7 +61,7 @@ async def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed(
 
 @pytest.mark.rule("CHTTP-10")
 async def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever(
-    connections: Any, made: list[FakeHttpTransport]
+    connections: Any, made: list[FakeSender]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     with pytest.raises(TimeoutError):
@@ -72,7 +75,7 @@ async def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever(
 
 @pytest.mark.rule("CHTTP-10")
 async def test_cancelled_waiter_takes_no_connection(
-    connections: Any, made: list[FakeHttpTransport]
+    connections: Any, made: list[FakeSender]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     waiting = asyncio.ensure_future(connections.take(PATIENCE))
@@ -85,7 +88,7 @@ async def test_cancelled_waiter_takes_no_connection(
 
 @pytest.mark.rule("CHTTP-39")
 async def test_idle_connection_is_closed_also_if_its_closer_is_cancelled(
-    connections: Any, made: list[FakeHttpTransport]
+    connections: Any, made: list[FakeSender]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     connections.give_back(taken[0])
@@ -103,7 +106,7 @@ async def test_idle_connection_is_closed_also_if_its_closer_is_cancelled(
 
 @pytest.mark.rule("CHTTP-39", "CHTTP-19")
 async def test_at_the_end_all_are_closed_once_those_in_use_too(
-    connections: Any, made: list[FakeHttpTransport]
+    connections: Any, made: list[FakeSender]
 ) -> None:
     taken = [await connections.take(PATIENCE) for _ in range(MOST)]
     connections.give_back(taken[0])
@@ -111,3 +114,21 @@ async def test_at_the_end_all_are_closed_once_those_in_use_too(
     connections.give_back(taken[1])
     await connections.close()
     assert [each.closed for each in made] == [1, 1, 1]
+
+
+@pytest.mark.rule("CHTTP-13")
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("Application/JSON ; charset=utf-8", "application/json"),
+        ("text/event-stream", "text/event-stream"),
+        ("", ""),
+        (None, ""),
+        ("application/json, text/html", "application/json, text/html"),
+    ],
+)
+def test_the_type_of_a_response_is_compared_without_case_and_parameters(
+    header: str | None, kind: str
+) -> None:
+    raw = [] if header is None else [(b"Content-Type", header.encode())]
+    assert HttpResponse(200, raw, cast(Any, None)).media_type == kind
