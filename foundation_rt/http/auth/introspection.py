@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from .jwks import FETCH_SECONDS, fetch_json
+from ...base.http_client.network import Network
+from .jwks import FETCH_SECONDS, StatusRefused, fetch_json, issuer_network
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
@@ -55,11 +54,9 @@ class Introspection:
     _good: dict[bytes, tuple[float, bytes]] = field(factory=dict, init=False)
     _wrong: dict[bytes, tuple[float, None]] = field(factory=dict, init=False)
     _asking: dict[bytes, asyncio.Task[bytes | None]] = field(factory=dict, init=False)
-    _threads: ThreadPoolExecutor = field(init=False)
+    _network: Network = field(factory=issuer_network, init=False)
+    _places: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(MAX_REQUESTS), init=False)
     _is_failing: bool = field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._threads = ThreadPoolExecutor(MAX_REQUESTS, "introspection")
 
     async def ask(self, token: str) -> bytes | None:
         """Return the claims of a good token, as JSON; None for any other.
@@ -84,10 +81,9 @@ class Introspection:
             asking.exception()  # marks it as retrieved: nothing may wait for it any more
 
     async def _ask(self, token: str, digest: bytes, now: float) -> bytes | None:
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(FETCH_SECONDS):  # the wait for a thread included
-                answer = await loop.run_in_executor(self._threads, self._request, token)
+            async with asyncio.timeout(FETCH_SECONDS), self._places:
+                answer = await self._request(token)
             claims = _active_claims(answer)
         except (OSError, ValueError) as error:
             self._note_failure(error)
@@ -100,11 +96,12 @@ class Introspection:
             _keep(self._good, digest, (now + KEEP_SECONDS, claims))
         return claims
 
-    def _request(self, token: str) -> Any:
+    async def _request(self, token: str) -> Any:
         settings = self._settings
         names = (settings.introspection_client_id, settings.introspection_client_secret)
         pair = ":".join(quote_plus(name or "") for name in names)
-        return fetch_json(
+        return await fetch_json(
+            self._network,
             settings.introspection_uri or "",
             urlencode({"token": token, "token_type_hint": "access_token"}).encode(),
             {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"},
@@ -114,9 +111,8 @@ class Introspection:
     def _note_failure(self, error: Exception) -> None:
         """Log the first of several failures in a row."""
         described: dict[str, Any] = {"type": type(error).__name__}
-        if isinstance(error, HTTPError):
-            error.close()
-            described["status"] = error.code
+        if isinstance(error, StatusRefused):
+            described["status"] = error.status
         if self._is_failing:
             return
         self._is_failing = True

@@ -14,24 +14,10 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from io import BufferedReader, RawIOBase
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import (
-    AbstractHTTPHandler,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
 
 from attrs import define, field
 from joserfc.errors import JoseError
@@ -39,10 +25,11 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from ...base.backoff import exponential_delay
 from ...base.config.types import ISSUER_URL
+from ...base.http_client.exchange import NO_HEADERS, fetch
+from ...base.http_client.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from socket import socket
 
     from ...base.clock import Clock
     from ...base.logs.logger import StructuredLogger
@@ -61,13 +48,22 @@ FIRST_RETRY_SECONDS = 1.0
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_KEYS = 100
 FETCH_SECONDS = 5.0  # for one document; there are three at most
-_TOTAL_FETCH_SECONDS = 3 * FETCH_SECONDS
-
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _KEY_TYPES: dict[str, type[VerificationKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _MIN_MODULUS = 342  # characters of 2,048 bits in base64 (NIST SP 800-131A)
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed25519"}
+
+
+class StatusRefused(OSError):
+    """The answer has another status than 200.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the response has another status than 200")
+        self.status = status
 
 
 class KeysUnavailable(Exception):
@@ -103,7 +99,7 @@ class KeySource:
     _failures: int = field(default=0, init=False)
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
-    _fetching: asyncio.Future[list[Any]] | None = field(default=None, init=False)
+    _network: Network = field(factory=lambda: issuer_network(), init=False)
 
     async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         """Return the key that a token names; without a name, the only one for `algorithm`.
@@ -148,16 +144,8 @@ class KeySource:
 
     async def _fetch(self, now: float) -> bool:
         """Fetch the keys; return whether that succeeded."""
-        if self._fetching is None:
-            self._fetching = asyncio.ensure_future(
-                asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
-            )
-            self._fetching.add_done_callback(self._on_fetched)
         try:
-            # Some steps before the first byte, such as a DNS lookup, have no timeout. The thread
-            # then continues; there is never a second one.
-            async with asyncio.timeout(_TOTAL_FETCH_SECONDS):
-                keys = await asyncio.shield(self._fetching)
+            keys = await fetch_keys(self._network, self._issuer, self._jwks_uri)
         except (OSError, ValueError) as error:
             self._logger.warn(
                 "the keys of the authorization server cannot be fetched",
@@ -168,27 +156,31 @@ class KeySource:
         self._fetched = now
         return True
 
-    def _on_fetched(self, fetching: asyncio.Future[list[Any]]) -> None:
-        self._fetching = None
-        if not fetching.cancelled():
-            fetching.exception()  # marks it as retrieved: nothing may wait for it any more
+
+def issuer_network() -> Network:
+    """Return the network in which an issuer is asked.
+
+    A look-up of a name may take for ever. It is then the only one: no second thread hangs.
+    """
+    threads = ThreadPoolExecutor(1, "issuer")
+    return Network(FETCH_SECONDS, threads, http_is_direct=True)
 
 
-def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
-    """Fetch the keys in the JWK set of `issuer`, unchecked; blocks.
+async def fetch_keys(network: Network, issuer: str, jwks_uri: str | None) -> list[Any]:
+    """Fetch the keys in the JWK set of `issuer`, unchecked.
 
     Raises:
         OSError: the issuer does not answer, or not in time.
         ValueError: the response is not a JWK set.
     """
-    document = fetch_json(jwks_uri or _discover(issuer))
+    document = await fetch_json(network, jwks_uri or await _discover(network, issuer))
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list):
         raise ValueError("the response is no set of keys")
     return keys
 
 
-def _discover(issuer: str) -> str:
+async def _discover(network: Network, issuer: str) -> str:
     """Return the URL of the keys in the metadata of `issuer`."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
@@ -199,9 +191,8 @@ def _discover(issuer: str) -> str:
     )
     for place in places:
         try:
-            metadata = fetch_json(place)
-        except HTTPError as error:
-            error.close()
+            metadata = await fetch_json(network, place)
+        except StatusRefused:
             continue
         if not isinstance(metadata, dict) or metadata.get("issuer") != issuer:
             raise ValueError("the metadata is another issuer's")
@@ -212,74 +203,17 @@ def _discover(issuer: str) -> str:
     raise ValueError("the issuer publishes no metadata")
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirects: a key is trusted because of the URL it was fetched from."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-class _Received(RawIOBase):
-    """The bytes that come until a deadline; the timeout of a socket begins anew with each."""
-
-    def __init__(self, received: RawIOBase, peer: socket, deadline: float) -> None:
-        super().__init__()
-        self._received, self._peer, self._deadline = received, peer, deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._peer.settimeout(left)
-        return self._received.readinto(buffer)
-
-    def close(self) -> None:
-        self._received.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
-    """A response whose head and body come until a deadline, or not at all."""
-
-    def __init__(self, deadline: float, peer: socket, *more: Any, **named: Any) -> None:
-        super().__init__(peer, *more, **named)
-        self.fp = BufferedReader(_Received(self.fp.detach(), peer, deadline))
-
-
-class _Deadline(AbstractHTTPHandler):
-    """Waits for a response no longer than `FETCH_SECONDS` in all."""
-
-    def do_open(self, http_class: Any, req: Request, **named: Any) -> HTTPResponse:
-        deadline = monotonic() + FETCH_SECONDS
-
-        def connect(host: str, **options: Any) -> HTTPConnection:
-            made: HTTPConnection = http_class(host, **options)
-            made.response_class = partial(_Response, deadline)  # type: ignore[assignment]
-            return made
-
-        return super().do_open(connect, req, **named)
-
-
-class _Http(_Deadline, HTTPHandler):
-    pass
-
-
-class _Https(_Deadline, HTTPSHandler):
-    pass
-
-
-def fetch_json(
+async def fetch_json(
+    network: Network,
     url: str,
     form: bytes | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MAX_DOCUMENT_BYTES,
 ) -> Any:
-    """Fetch a JSON document, or the answer to a form; blocks, for `FETCH_SECONDS` (AUTH-29).
+    """Return a JSON document, or the answer to a form, within `FETCH_SECONDS` (AUTH-29).
 
     Args:
+        network: makes the connection.
         url: `https`, or of this machine.
         form: the encoded parameters to POST; None to GET.
         headers: further headers.
@@ -289,29 +223,16 @@ def fetch_json(
         OSError: there is no answer, or not in time, or one with another status than 200.
         ValueError: the answer is no JSON, or too long.
     """
-    handlers: list[Any] = [_NoRedirects, _Http, _Https]
-    if url.startswith("http:"):  # this machine, which no proxy reaches
-        handlers.append(ProxyHandler({}))
-    request = Request(url, form, {"Accept": "application/json", **headers})
+    named = {"accept": "application/json", **headers}
+    if form is not None:
+        named["content-type"] = "application/x-www-form-urlencoded"
+    answer = await fetch(network, url, FETCH_SECONDS, most, named, form)
+    if answer.status != 200:
+        raise StatusRefused(answer.status)
+    if answer.body is None:
+        raise ValueError("the response is too long, or compressed")
     try:
-        with build_opener(*handlers).open(request, timeout=FETCH_SECONDS) as response:
-            if response.status != 200:
-                raise OSError("the response has another status than 200")
-            body = b""
-            while chunk := response.read1(65536):
-                body += chunk
-                if len(body) > most:
-                    raise ValueError("the response is too long")
-            if response.length:
-                raise ValueError("the response is shorter than it says")
-    except HTTPError:
-        raise
-    except URLError as error:
-        raise OSError(str(error.reason)) from None
-    except HTTPException as error:
-        raise ValueError(f"the response is no HTTP: {type(error).__name__}") from None
-    try:
-        return json.loads(body)
+        return json.loads(answer.body)
     except RecursionError:
         raise ValueError("the response is nested too deeply") from None
 
