@@ -265,7 +265,7 @@ class Server:
         hosted = InProcessApp(app)
         options.setdefault("base_url", BASE_URL)
         found = hosted.document() if document is None else document
-        api = read_api(found, options, transport=hosted.transport())
+        api = read_api(found, options, sender=hosted)
         server = cls(
             name or api.title, version=api.version, config=config, request_headers=request_headers
         )

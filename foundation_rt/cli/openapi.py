@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag, urljoin
 
 from attrs import evolve
 
@@ -15,11 +17,13 @@ from .render import write_output
 from .serve import CONFIG, TRANSPORT_OPTIONS, WORKERS, serve_line
 
 if TYPE_CHECKING:
+    from ..base.http_client.exchange import HttpAnswer
     from ..features.openapi.api import OpenApiOptions
     from ..features.openapi.security import OperatorSecret
     from ..server import Server
 
 _FETCH_SECONDS = 30.0
+_MAX_REDIRECTS = 10
 
 
 def _openapi(line: CommandLine) -> int:
@@ -109,24 +113,36 @@ def _secrets(line: CommandLine) -> dict[str, OperatorSecret]:
 def _fetch(url: str) -> tuple[bytes, str]:
     """Return the document at a URL, and the URL that it was found at after redirects."""
     from ..features.openapi.documents import MAX_BYTES, OpenApiError
+    from ..features.openapi.upstream import require_client
 
-    try:
-        import httpx2
-    except ImportError:
-        raise MissingExtraError("Fetching a document", "openapi") from None
-    content = bytearray()
+    require_client()
     shown = url.partition("?")[0]
     try:
-        with httpx2.stream("GET", url, follow_redirects=True, timeout=_FETCH_SECONDS) as response:
-            if response.status_code != 200:
-                raise OpenApiError(f"{shown} answered {response.status_code}")
-            for piece in response.iter_bytes():
-                content += piece
-                if len(content) > MAX_BYTES:
-                    raise OpenApiError(f"{shown} is larger than {MAX_BYTES >> 20} MiB")
-            return bytes(content), str(response.url)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise OpenApiError(f"{shown} cannot be fetched: {error}") from None
+        answer, found = asyncio.run(_fetched(url))
+    except (OSError, ValueError) as error:
+        reason = str(error) or f"it takes more than {_FETCH_SECONDS:.0f} s"
+        raise OpenApiError(f"{shown} cannot be fetched: {reason}") from None
+    if answer.status != 200:
+        raise OpenApiError(f"{shown} answered {answer.status}")
+    if answer.body is None:
+        raise OpenApiError(f"{shown} is larger than {MAX_BYTES >> 20} MiB")
+    return answer.body, found
+
+
+async def _fetched(url: str) -> tuple[HttpAnswer, str]:
+    """Return the response at a URL after redirects, and where it was found."""
+    from ..base.http_client.exchange import fetch
+    from ..base.http_client.network import Network
+    from ..features.openapi.documents import MAX_BYTES
+
+    network = Network()
+    for _ in range(_MAX_REDIRECTS):
+        answer = await fetch(network, url, _FETCH_SECONDS, MAX_BYTES)
+        place = answer.headers.get("location")
+        if not 301 <= answer.status <= 308 or place is None:
+            return answer, url
+        url = urldefrag(urljoin(url, place)).url
+    raise ValueError("it redirects in a circle")
 
 
 def _listed(line: CommandLine) -> str:

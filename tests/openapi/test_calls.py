@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from base64 import b64encode
 from collections.abc import Iterator
@@ -460,6 +461,35 @@ async def test_response_beyond_the_limit_is_read_no_further(api: EchoApi) -> Non
     try:
         with pytest.raises(ToolError, match="larger than 100000 bytes"):
             await call(Server.from_openapi(document({}), base_url=api.url, config=config))
+    finally:
+        del api.answers["/x"]
+
+
+@pytest.mark.rule("OAPI-31", "OAPI-33")
+@pytest.mark.parametrize(
+    ("content", "encoding", "outcome"),
+    [
+        (gzip.compress(b"plain"), "gzip", "plain"),
+        (gzip.compress(bytes(5_000_000)), "gzip", "larger than 100000 bytes"),
+        (gzip.compress(b"plain")[:-9], "gzip", "cannot be decoded"),
+        (b"plain", "gzip", "cannot be decoded"),
+        (b"plain", "br", "cannot be decoded"),
+    ],
+    ids=["small", "bomb", "cut short", "no gzip", "other"],
+)
+async def test_packed_response_is_unpacked_within_the_limit(
+    api: EchoApi, content: bytes, encoding: str, outcome: str
+) -> None:
+    headers = {"content-type": "text/plain", "content-encoding": encoding}
+    api.answers["/x"] = (200, headers, content)
+    config = {**QUIET, "tools": {"max_response_bytes": 100_000}}
+    server = Server.from_openapi(document({}), base_url=api.url, config=config)
+    try:
+        if outcome == "plain":
+            assert await call(server) == "plain"
+        else:
+            with pytest.raises(ToolError, match=outcome):
+                await call(server)
     finally:
         del api.answers["/x"]
 

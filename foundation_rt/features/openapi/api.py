@@ -35,7 +35,7 @@ from .requests import build_request
 from .responses import ApiResponse, resource_contents, tool_error, tool_result, without_secrets
 from .schemas import SchemaConverter
 from .security import Credentials, CredentialSource, read_schemes
-from .upstream import Upstream, is_same_origin, origin_of
+from .upstream import ApiSender, Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
     from ...kernel.registry.tools import ToolRegistry
@@ -206,25 +206,29 @@ class Api:
         return without_secrets(response, request.secrets)
 
 
-def read_api(document: Document, options: OpenApiOptions, *, transport: Any = None) -> Api:
+def read_api(
+    document: Document, options: OpenApiOptions, *, sender: ApiSender | None = None
+) -> Api:
     """Return the API of a document.
 
     Args:
         document: see `Document`.
         options: see `OpenApiOptions`.
-        transport: of the HTTP client that is made; None for the network.
+        sender: of requests; None for the network.
 
     Raises:
         OpenApiError: the document, a URL or an option cannot be used.
     """
     references = read_document(document)
-    return _Reader(references, options, transport).read()
+    return _Reader(references, options, sender).read()
 
 
 class _Reader:
     """Reads one document."""
 
-    def __init__(self, references: References, options: OpenApiOptions, transport: Any) -> None:
+    def __init__(
+        self, references: References, options: OpenApiOptions, sender: ApiSender | None
+    ) -> None:
         self.references = references
         self.options = options
         info = references.document.get("info")
@@ -235,7 +239,7 @@ class _Reader:
             title=_line(info.get("title"), "api"),
             version=_line(info.get("version"), "0"),
             description=_description(info.get("description")),
-            upstream=Upstream(client, transport, headers),
+            upstream=Upstream(client, sender, headers),
             credentials=Credentials(read_schemes(references), options.get("auth")),
         )
         self.base_url = _base_url(options.get("base_url"), client)

@@ -1,16 +1,15 @@
-"""Sending requests to an API: one HTTP client, no cookies, no redirects to others (OAPI-31).
+"""Sending requests to an API: no cookies, no redirects to others (OAPI-31).
 
-The client is httpx2's, or the application's own, which may be httpx's as well. It is made by the
-first call, in the event loop of the calls, and closed with the server.
+The HTTP client is ours, or the application's own: httpx2's or httpx's. Ours is made by the first
+call, in the event loop of the calls, and closed with the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, evolve, field
@@ -24,11 +23,27 @@ from .responses import ApiResponse
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
+    from ...base.http_client.exchange import HttpConnections
 
 _CONNECT_SECONDS: Final = 10.0
 _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _CONNECTIONS: Final = 100
+_WITH_BODY: Final = ("POST", "PUT", "PATCH")
+
+
+class ApiSender(Protocol):
+    """Sends requests to an API."""
+
+    async def send(self, request: ApiRequest, max_bytes: int) -> ApiResponse | None:
+        """Return the response; None if it is longer than `max_bytes`.
+
+        Raises:
+            Exception: there is none; its class says why.
+        """
+
+    async def close(self) -> None:
+        """Close all connections."""
 
 
 @define
@@ -36,30 +51,24 @@ class Upstream:
     """The HTTP side of an API.
 
     Args:
-        client: an `httpx2.AsyncClient` of the application, which closes it; None: one is made.
-        transport: of the client that is made; None for the network.
+        client: an `httpx2.AsyncClient` of the application, which closes it; None: ours is made.
+        sender: instead of a client; None for the network.
         headers: sent with every request.
     """
 
     client: Any = None
-    transport: Any = None
+    sender: ApiSender | None = None
     headers: dict[str, str] = field(factory=dict, repr=False)
-    _own: Any = field(default=None, init=False)
 
-    def _open(self) -> Any:
-        if self.client is not None:
-            hide_queries(self.client)
-            return self.client
-        if self._own is None:
-            self._own = _make_client(self.transport)
-            hide_queries(self._own)
-        return self._own
+    def _open(self) -> ApiSender:
+        if self.sender is None:
+            self.sender = _NetworkSender() if self.client is None else _ClientSender(self.client)
+        return self.sender
 
     async def close(self) -> None:
-        """Close the client, unless it is the application's."""
-        own, self._own = self._own, None
-        if own is not None:
-            await own.aclose()
+        """Close the connections, unless they are the application's."""
+        if self.sender is not None:
+            await self.sender.close()
 
     async def send(self, request: ApiRequest, signal: AbortSignal, max_bytes: int) -> ApiResponse:
         """Return the response to a request.
@@ -89,18 +98,17 @@ class Upstream:
             exchange.cancel()
 
     async def _exchange(self, request: ApiRequest, max_bytes: int) -> ApiResponse:
-        client = self._open()
+        sender = self._open()
+        request = evolve(request, headers={**self.headers, **request.headers})
         for _ in range(_MAX_REDIRECTS):
             try:
-                response = await self._once(client, request, max_bytes)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise _unreachable(request, error) from None
-            except ToolError:
-                raise
+                response = await sender.send(request, max_bytes)
             except Exception as error:
                 if not _is_transport_error(error):
                     raise
                 raise _unreachable(request, error) from None
+            if response is None:
+                raise _too_large(max_bytes)
             target = _redirect_target(request, response)
             if target is None:
                 return response
@@ -109,25 +117,79 @@ class Upstream:
             ErrorCode.INTERNAL, "The API redirects in a circle.", {"reason": "redirected"}
         )
 
-    async def _once(self, client: Any, request: ApiRequest, max_bytes: int) -> ApiResponse:
-        headers = {**self.headers, **request.headers}
-        built = client.build_request(
+
+@define(eq=False)
+class _NetworkSender:
+    """Our client: at most 100 connections, which are kept while they are used."""
+
+    _connections: HttpConnections | None = field(default=None, init=False)
+
+    async def send(self, request: ApiRequest, max_bytes: int) -> ApiResponse | None:
+        """See `ApiSender`."""
+        from ...base.http_client.exchange import HttpConnections, OutgoingRequest
+        from ...base.http_client.network import HttpUrl, Network
+
+        if self._connections is None:
+            self._connections = HttpConnections(Network(_CONNECT_SECONDS), _CONNECTIONS)
+        url, content = HttpUrl.of(request.url), request.content or b""
+        named = {b"host": url.authority, b"user-agent": _USER_AGENT, b"accept-encoding": b"gzip"}
+        named |= {name.lower().encode(): text.encode() for name, text in request.headers.items()}
+        headers = [*named.items()]
+        if content or request.method in _WITH_BODY:
+            headers.append((b"content-length", b"%d" % len(content)))
+        connection = await self._connections.take(_CONNECT_SECONDS)
+        try:
+            sent = OutgoingRequest(request.method, url, headers, content)
+            response = await connection.send(sent)
+            try:
+                body = await response.read(max_bytes, unpacks=True)
+            finally:
+                await response.aclose()
+        finally:
+            self._connections.give_back(connection)
+        return None if body is None else ApiResponse(response.status_code, response.headers, body)
+
+    async def close(self) -> None:
+        """See `ApiSender`."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
+
+
+@define(eq=False)
+class _ClientSender:
+    """The client of the application."""
+
+    client: Any
+
+    def __attrs_post_init__(self) -> None:
+        hide_queries(self.client)
+
+    async def send(self, request: ApiRequest, max_bytes: int) -> ApiResponse | None:
+        """See `ApiSender`."""
+        built = self.client.build_request(
             request.method,
             request.url,
-            headers={name: value.encode() for name, value in headers.items()},
+            headers={name: value.encode() for name, value in request.headers.items()},
             content=request.content,
         )
-        response = await client.send(built, stream=True, follow_redirects=False)
+        response = await self.client.send(built, stream=True, follow_redirects=False)
         try:
             content = bytearray()
             async for piece in response.aiter_bytes():
                 content += piece
                 if len(content) > max_bytes:
-                    raise _too_large(max_bytes)
+                    return None
         finally:
             await response.aclose()
         found = {name.lower(): value for name, value in response.headers.items()}
         return ApiResponse(response.status_code, found, bytes(content))
+
+    async def close(self) -> None:
+        """See `ApiSender`: the application closes it."""
+
+
+_USER_AGENT: Final = b"foundation-rt/" + __version__.encode()
 
 
 def require_client() -> None:
@@ -136,31 +198,16 @@ def require_client() -> None:
     Raises:
         MissingExtraError: the extra `openapi` is not installed.
     """
-    if find_spec("httpx2") is None:
+    if find_spec("httptools") is None:
         raise MissingExtraError("Calling an HTTP API", "openapi")
-
-
-def _make_client(transport: Any) -> Any:
-    import httpx2
-
-    # An answer to one user must not leave a cookie that the request of another one carries.
-    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-    limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-    return httpx2.AsyncClient(
-        transport=transport,
-        timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),  # calls have deadlines
-        limits=limits,
-        cookies=no_cookies,
-        headers={"User-Agent": f"foundation-rt/{__version__}"},
-    )
 
 
 # -- failures ------------------------------------------------------------------------------------
 
 
 def _is_transport_error(error: Exception) -> bool:
-    """Return whether an error is one of the client's library, httpx2 or httpx."""
-    return any(
+    """Return whether an error is one of HTTP: ours is an `OSError`; else httpx2's or httpx's."""
+    return isinstance(error, OSError | ValueError | RuntimeError) or any(
         each.__name__ in ("HTTPError", "InvalidURL", "StreamError")
         and each.__module__.partition(".")[0].startswith("httpx")
         for each in type(error).__mro__
@@ -173,6 +220,8 @@ def _unreachable(request: ApiRequest, error: BaseException) -> ToolError:
     words = {
         "ConnectError": "nothing answers there: it refuses connections, or its name is unknown",
         "ConnectTimeout": f"it has not answered within {_CONNECT_SECONDS:.0f} s",
+        "BrokenOffError": "the connection was lost, or brought what is no HTTP",
+        "PackedError": "its response cannot be decoded",
         "RemoteProtocolError": "it ended the connection, or sent what is no HTTP",
         "ReadError": "the connection was lost",
         "DecodingError": "its response cannot be decoded",
