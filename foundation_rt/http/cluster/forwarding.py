@@ -61,14 +61,14 @@ class Forwarded:
         connection, data = self._connection, self._data
         self._data = b""
         try:
-            await connection.wait(_WATCHED_AFTER_SECONDS)
+            await connection.wait_for_news(_WATCHED_AFTER_SECONDS)
             if connection.is_unread:
                 self.unread = data
                 return None
             del data  # it may be large, and the response may take hours (HTTP-28)
             if not connection.is_complete:
                 return await self._relay_on(request)
-            events = connection.take()
+            events = connection.events()
         finally:
             connection.finish()
         for event in events:
@@ -81,15 +81,15 @@ class Forwarded:
         watcher = asyncio.ensure_future(self._watch(request))
         try:
             while True:
-                await connection.wait()
-                events = connection.take()
+                await connection.wait_for_news()
+                events = connection.events()
                 if not events:
                     break
                 for event in events:
                     await request.send(event)
                 if not events[-1].get("more_body", True):
                     return None
-            if not connection.has_begun:
+            if not connection.status:
                 return None if watcher.done() else _LOST
             await self._break_off(request, watcher)
             return None
