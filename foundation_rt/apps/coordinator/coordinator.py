@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from attrs import define
 
-from ...client import CallResult, InvalidResponseError, MCPError, ToolCallError
+from ...client import CallResult, InvalidResponseError, MCPError, ToolCallError, ToolSchema
 from ...errors import ErrorCode, UsageError
 from .catalogue import Definition
-from .coordinated_call import CoordinatedCall
-from .errors import CoordinatorError, ExecutionContext, ToolExecutionError, ToolNotFoundError
-from .guarded_request import GuardedRequest
+from .connection_pool import ConnectionKey, PooledConnection
+from .errors import (
+    CoordinatorError,
+    ExecutionContext,
+    ToolCircuitOpenError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ToolValidationError,
+)
+from .guarded_request import CircuitRefusal, GuardedRequest
 from .names import UnknownName, inside_name
 from .options import CoordinatorOptions, CoordinatorSettings
 from .registry import ToolRegistryEntry
@@ -319,19 +326,30 @@ class Coordinator:
             guarded = GuardedRequest(
                 supervisor,
                 inside_name(supervisor.server_id, tool),
-                record.breaker,
+                record,
                 began + allowed / 1000,
                 began + longest / 1000,
                 priority_of(priority),
                 retry_options or ONE_RETRY,
                 definition.is_idempotent if idempotent is None else idempotent,
+                self._settings.now,
                 principal,
             )
             key = key_of_call(settings.isolation, session, principal)
-            call = CoordinatedCall(
-                guarded, definition, record, given, called_id, self._settings.now, more, key
-            )
-            return await call.run()
+            try:
+                return await _call(guarded, definition, given, more, key)
+            except CircuitRefusal as refusal:
+                last = record.metrics.reliability.last_failure
+                raise ToolCircuitOpenError(
+                    guarded.name,
+                    refusal.failures,
+                    last,
+                    refusal.retry_after or 0.0,
+                    refusal.server_id,
+                ) from None
+            except MCPError as error:
+                server = supervisor.server_id
+                raise _execution_error(guarded.name, server, called_id, given, error) from error
         except asyncio.CancelledError:
             if not execution.is_aborted or task.uncancel() > before:
                 raise
@@ -446,6 +464,58 @@ class Coordinator:
                     await self.reload()
                 except UsageError as error:
                     log.error("the servers were not read again: %s", error)
+
+
+async def _call(
+    request: GuardedRequest,
+    tool: ToolSchema,
+    arguments: Mapping[str, Any],
+    more: Mapping[str, Any],
+    key: ConnectionKey,
+) -> CallResult:
+    """Return the result of a tool, also one that says that it failed.
+
+    Args:
+        request: that guards the call.
+        tool: its definition.
+        arguments: by name.
+        more: further arguments of `Client.call`.
+        key: of the connection.
+
+    Raises:
+        ToolValidationError: the arguments do not fit; nothing was sent.
+        MCPError: there is none.
+    """
+
+    async def send(connection: PooledConnection, longest: float | None) -> CallResult:
+        client = await request.client(connection)
+        remaining = request.remaining()
+        return await client.call(
+            tool.name, arguments, timeout=remaining, max_timeout=longest, **more
+        )
+
+    async def validate() -> None:
+        issues = tool.check_arguments(arguments)
+        if not issues:
+            return
+        latest = await _latest_definition(request, tool)
+        if latest is not tool:
+            issues = latest.check_arguments(arguments)
+        if issues:
+            raise ToolValidationError(request.name, issues)
+
+    return await request.run(key, send, validate)
+
+
+async def _latest_definition(request: GuardedRequest, tool: ToolSchema) -> ToolSchema:
+    """Return the tool from a list that is fresh: the one known may be stale."""
+    supervisor = request.supervisor
+    if supervisor.lifecycle.state is not ServerState.READY or supervisor.client is None:
+        return tool
+    try:
+        return await supervisor.client.get_tool_schema(tool.name, timeout=request.remaining())
+    except MCPError:
+        return tool
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

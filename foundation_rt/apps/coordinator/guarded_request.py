@@ -1,20 +1,22 @@
 """A request to one server: circuits, a slot, attempts (COORD-21, COORD-23, COORD-24).
 
-What is sent, and over which connection, is the caller's; so is the check of arguments, which comes
-between the circuits and the slot.
+What is sent is the caller's; so is the check of arguments, which comes between the circuits and the
+slot. How a call of a tool ends is recorded (COORD-22).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
 from ...client import (
     AuthorizationError,
+    CallResult,
     CallTimeoutError,
     CircuitBreaker,
     CircuitOpenError,
@@ -23,12 +25,18 @@ from ...client import (
     SessionExpiredError,
     is_failure,
 )
+from ...errors import UsageError
+from .connection_pool import ConnectionKey, PooledConnection
+from .registry import ToolRecord
 from .requests import Priority, RetryOptions
 from .supervisor import ServerSupervisor
 
+if TYPE_CHECKING:
+    from ...client import Client
+
 Result = TypeVar("Result")
-Send = Callable[[float, float | None], Awaitable[Result]]
-"""Sends the request once: takes the time for it, and that with progress or None, in s."""
+Send = Callable[[PooledConnection, float | None], Awaitable[Result]]
+"""Sends the request once: takes the connection, and the time with progress or None, in s."""
 
 Verdict = Callable[[CircuitBreaker, Any, float], None]
 SUCCEEDED: Verdict = CircuitBreaker.succeeded
@@ -64,38 +72,89 @@ class GuardedRequest:
     Args:
         supervisor: of its server.
         name: of the tool or the method, for messages.
-        tool_breaker: the circuit of its tool; None if it is of no tool.
+        record: of its tool; None if it is of no tool.
         deadline: time of the loop, in s.
         last_deadline: up to which progress extends it; equal to it if it does not.
         is_idempotent: whether it may run twice.
+        now: returns the time of people.
         principal: whose request it is; None if that is not known.
 
     Attributes:
-        began: when its last attempt began, time of the loop; 0 before the first.
+        began: when it was sent last, time of the loop; 0 before.
     """
 
     supervisor: ServerSupervisor
     name: str
-    tool_breaker: CircuitBreaker | None
+    record: ToolRecord | None
     deadline: float
     last_deadline: float
     priority: Priority
     retries: RetryOptions
     is_idempotent: bool
+    now: Callable[[], datetime]
     principal: str | None = None
     began: float = field(default=0.0, init=False)
     _permits: list[tuple[CircuitBreaker, Any]] = field(factory=list, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
 
     async def run(
-        self, send: Send[Result], validate: Callable[[], Awaitable[None]] | None = None
+        self,
+        key: ConnectionKey,
+        send: Send[Result],
+        validate: Callable[[], Awaitable[None]] | None = None,
     ) -> Result:
-        """Return the result of the request.
+        """Return the result of the request over the connection of `key`.
 
         Raises:
             CircuitRefusal: a circuit is open.
             MCPError: there is no result.
         """
+        try:
+            result = await self._over_connection(key, send, validate)
+        except CircuitRefusal:
+            raise
+        except MCPError:
+            if self.record is not None:
+                self.record.metrics.record_failure(self.now())
+            raise
+        if self.record is not None:
+            if _has_failed(result):
+                self.record.metrics.record_failure(self.now())
+            else:
+                took = (self._loop.time() - self.began) * 1000
+                self.record.metrics.record_success(self.now(), took)
+        return result
+
+    async def client(self, connection: PooledConnection) -> Client:
+        """Return the client of a connection; wait until it is ready."""
+        client = connection.client
+        if client is None:
+            client = await self.supervisor.ready_within(self.remaining() * 1000)
+        self.began = self._loop.time()
+        return client
+
+    async def _over_connection(
+        self,
+        key: ConnectionKey,
+        send: Send[Result],
+        validate: Callable[[], Awaitable[None]] | None,
+    ) -> Result:
+        # Before the slot: calls that wait for a connection must not keep out those that have one.
+        pool = self.supervisor.pool
+        try:
+            connection = await pool.take(key, self.deadline)
+        except UsageError as error:  # a header of the client
+            raise MCPError("E203", str(error)) from None
+        try:
+            return await self._guarded(partial(send, connection), validate)
+        finally:
+            pool.give_back(connection)
+
+    async def _guarded(
+        self,
+        send: Callable[[float | None], Awaitable[Result]],
+        validate: Callable[[], Awaitable[None]] | None,
+    ) -> Result:
         self._take_permits()
         try:
             if validate is not None:
@@ -121,9 +180,8 @@ class GuardedRequest:
             CircuitRefusal: one of them is open.
         """
         now = self._loop.time()
-        for breaker in (self.supervisor.breaker, self.tool_breaker):
-            if breaker is None:
-                continue
+        tool = () if self.record is None else (self.record.breaker,)
+        for breaker in (self.supervisor.breaker, *tool):
             permit = breaker.admit(now)
             if permit is None:
                 self._settle(ABANDONED, ABANDONED)
@@ -144,7 +202,7 @@ class GuardedRequest:
         """Count a failed attempt at the circuits (BREAK-10, BREAK-16, BREAK-17, COORD-76)."""
         if isinstance(error, AuthorizationError):
             self.supervisor.check_login()
-        if self.tool_breaker is not None and _has_hung(error):
+        if self.record is not None and _has_hung(error):
             self.supervisor.hanging.add(self.name)
             is_the_tools = len(self.supervisor.hanging) == 1
             self._settle(ABANDONED if is_the_tools else HUNG, HUNG)
@@ -197,13 +255,12 @@ class GuardedRequest:
 
     # -- attempts
 
-    async def _try(self, send: Send[Result]) -> Result:
+    async def _try(self, send: Callable[[float | None], Awaitable[Result]]) -> Result:
         """Try until there is a result, or a retry is of no use."""
         tries, is_renewed = 0, False
         while True:
-            self.began = now = self._loop.time()
             try:
-                result = await send(self.deadline - now, self._longest(now))
+                result = await send(self._longest())
             except MCPError as error:
                 self._judge(error)
                 if isinstance(error, SessionExpiredError) and not is_renewed:
@@ -239,9 +296,18 @@ class GuardedRequest:
         asked = 0.0 if after is None else min(after, _LONGEST_WAIT)
         return max(self.retries.delay_ms / 1000, asked)
 
-    def _longest(self, now: float) -> float | None:
+    def _longest(self) -> float | None:
         """Return the time with progress, in s; None if progress does not extend it."""
-        return None if self.last_deadline <= self.deadline else self.last_deadline - now
+        if self.last_deadline <= self.deadline:
+            return None
+        return self.last_deadline - self._loop.time()
+
+
+def _has_failed(result: Any) -> bool:
+    """Return whether the tool says that it failed; a result is read, or as it came."""
+    if isinstance(result, CallResult):
+        return result.is_error
+    return isinstance(result, dict) and result.get("isError") is True
 
 
 def _has_hung(error: MCPError) -> bool:

@@ -22,9 +22,8 @@ from ...protocol.methods import (
 )
 from .catalogue import Definition
 from .connection_pool import EVERYBODY, ConnectionKey, PooledConnection
-from .guarded_request import CircuitRefusal, GuardedRequest, Send
+from .guarded_request import GuardedRequest
 from .names import inside_name
-from .registry import ToolRecord
 from .requests import METHOD_NOT_FOUND, ONE_RETRY, Priority, priority_of
 from .server_group import ServerGroup
 from .server_state import ServerState
@@ -244,12 +243,13 @@ class ServerConnections:
         guarded = GuardedRequest(
             supervisor,
             method if tool is None else inside_name(self.server_id, tool),
-            None if record is None else record.breaker,
+            record,
             now + allowed / 1000,
             now + longest / 1000,
             priority_of(priority),
             ONE_RETRY,
             idempotent,
+            self._group.now,
             principal,
         )
         if settings.isolation is None and supervisor.is_stateless is None:
@@ -259,14 +259,9 @@ class ServerConnections:
                 )
             else:
                 await supervisor.ready_within(allowed)
-        key = _key(supervisor, session, principal, client_headers or {})
-        # Before the slot: calls that wait for a connection must not keep out those that have one.
-        connection = await self._take(supervisor, key, guarded.deadline)
 
-        async def send(_: float, longest: float | None) -> dict[str, Any]:
-            client = connection.client
-            if client is None:
-                client = await supervisor.ready_within(guarded.remaining() * 1000)
+        async def send(connection: PooledConnection, longest: float | None) -> dict[str, Any]:
+            client = await guarded.client(connection)
             with _answered_by(handlers, supervisor, connection, session):
                 await _let_ask(client, supervisor, connection, guarded.remaining())
                 return await client.request(
@@ -279,30 +274,8 @@ class ServerConnections:
                     **more,
                 )
 
-        try:
-            if record is None:
-                return await guarded.run(send)
-            return await self._recorded(record, guarded, send)
-        finally:
-            supervisor.pool.give_back(connection)
-
-    async def _recorded(
-        self, record: ToolRecord, guarded: GuardedRequest, send: Send[dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Send a call of a tool, and record how it ends."""
-        try:
-            result = await guarded.run(send)
-        except CircuitRefusal:
-            raise
-        except MCPError:
-            record.metrics.record_failure(self._group.now())
-            raise
-        if result.get("isError") is True:
-            record.metrics.record_failure(self._group.now())
-        else:
-            took = asyncio.get_running_loop().time() - guarded.began
-            record.metrics.record_success(self._group.now(), took * 1000)
-        return result
+        key = _key(supervisor, session, principal, client_headers or {})
+        return await guarded.run(key, send)
 
     @asynccontextmanager
     async def subscribe(
