@@ -14,7 +14,7 @@ from foundation_rt.base.http_client import network
 from foundation_rt.base.http_client.connection import HttpConnection
 from foundation_rt.base.http_client.errors import BrokenOffError, ConnectError
 from foundation_rt.base.http_client.exchange import fetch
-from foundation_rt.base.http_client.network import HttpUrl, Network
+from foundation_rt.base.http_client.network import Network, RequestUrl
 from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
 
@@ -42,7 +42,7 @@ def connected(
         async with asyncio.timeout(LIVENESS):
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            connection = await Network().connect(HttpUrl.of(f"http://127.0.0.1:{port}/"))
+            connection = await Network().connect(RequestUrl.of(f"http://127.0.0.1:{port}/"))
             try:
                 await scenario(connection)
             finally:
@@ -165,7 +165,7 @@ def test_of_several_addresses_the_first_that_answers_counts(
 
         place = "127.0.0.9" if answering is None else addresses[answering]
         server = await asyncio.start_server(accept, place, 0)
-        url = HttpUrl.of(f"http://two.example:{server.sockets[0].getsockname()[1]}/")
+        url = RequestUrl.of(f"http://two.example:{server.sockets[0].getsockname()[1]}/")
         if answering is None:
             with pytest.raises(ConnectError):
                 await Network().connect(url)
@@ -189,7 +189,7 @@ def test_connection_that_was_closed_just_now_is_known_to_be(loop: Loop) -> None:
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            url = HttpUrl.of(f"http://127.0.0.1:{server.getsockname()[1]}/")
+            url = RequestUrl.of(f"http://127.0.0.1:{server.getsockname()[1]}/")
             connection = await Network().connect(url)
             peer, _ = server.accept()
             assert connection.can_be_used

@@ -12,7 +12,7 @@ import pytest
 
 from foundation_rt.base.http_client.errors import ConnectError, ProxyError, UnsendableError
 from foundation_rt.base.http_client.exchange import fetch
-from foundation_rt.base.http_client.network import HttpUrl, Network
+from foundation_rt.base.http_client.network import Network, RequestUrl
 from tests.support.scripted_http import self_signed
 
 LIVENESS = 60.0
@@ -32,19 +32,19 @@ Agree = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]
     ],
 )
 def test_url_is_written_as_a_request_has_it(url: str, parts: tuple[str, int, bytes, bytes]) -> None:
-    found = HttpUrl.of(url)
+    found = RequestUrl.of(url)
     assert (found.host, found.port) == parts[:2]
     if parts[2]:
         assert (found.authority, found.target) == parts[2:]
     else:
         assert (found.authority, found.target) == (found.host.encode(), b"/%C3%BC?%C3%BC")
-    assert HttpUrl.of(bytes(found).decode()) == found
+    assert RequestUrl.of(bytes(found).decode()) == found
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a:0", "http://a:x", "https://[", ""])
 def test_what_is_no_url_of_http_is_refused(url: str) -> None:
     with pytest.raises(UnsendableError):
-        HttpUrl.of(url)
+        RequestUrl.of(url)
 
 
 async def connect_method(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:

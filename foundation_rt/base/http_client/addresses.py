@@ -1,4 +1,4 @@
-"""Which addresses are of the public network. Pure."""
+"""The addresses of the public network, told from others. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exchange of HTTP may end in instead of a response. Pure."""
+"""The failures of an exchange of HTTP. Pure."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ...version import __version__
 from ..shown import Shown
 from .connection import HttpConnection, RawHeaders
 from .errors import PackedError, UnsendableError
-from .network import HttpUrl, Network
+from .network import Network, RequestUrl
 
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept.
@@ -39,7 +39,7 @@ class OutgoingRequest:
     """
 
     method: str
-    url: HttpUrl
+    url: RequestUrl
     headers: RawHeaders
     body: bytes = b""
 
@@ -181,7 +181,7 @@ class HttpSender:
             connection, self._connection = self._connection, None
             await connection.aclose()
 
-    async def _connected(self, url: HttpUrl) -> HttpConnection:
+    async def _connected(self, url: RequestUrl) -> HttpConnection:
         """Return the connection; a new one if the server has closed it, or said something since."""
         origin = (url.scheme, url.host, url.port)
         if self._connection is not None:
@@ -297,7 +297,7 @@ async def fetch(
         TimeoutError: there is none in time.
         HttpError: there is none.
     """
-    place = HttpUrl.of(url)
+    place = RequestUrl.of(url)
     named = {"user-agent": f"foundation-rt/{__version__}", "accept-encoding": "identity", **headers}
     raw = [(b"host", place.authority)]
     raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]

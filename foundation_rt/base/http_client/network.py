@@ -43,7 +43,7 @@ _SAFE = "/%!$&'()*+,;=:@~-._?|[]"  # what may stand in a target as it is
 
 
 @frozen
-class HttpUrl:
+class RequestUrl:
     """The parts of a URL that a request needs.
 
     Attributes:
@@ -61,7 +61,7 @@ class HttpUrl:
     target: bytes
 
     @classmethod
-    def of(cls, url: str) -> HttpUrl:
+    def of(cls, url: str) -> RequestUrl:
         """Return the parts of a URL, without its user and fragment.
 
         Raises:
@@ -146,7 +146,7 @@ class Network:
     http_is_direct: bool = False
     _context: ssl.SSLContext | None = field(default=None, init=False)
 
-    def prepare(self, url: HttpUrl) -> Proxy | None:
+    def prepare(self, url: RequestUrl) -> Proxy | None:
         """Return the proxy for a server; read the certificates, which takes 20 ms, if it needs any.
 
         Raises:
@@ -165,7 +165,7 @@ class Network:
             ) from None
         return proxy
 
-    async def connect(self, url: HttpUrl) -> HttpConnection:
+    async def connect(self, url: RequestUrl) -> HttpConnection:
         """Return a connection for requests to a server.
 
         Raises:
@@ -195,7 +195,7 @@ class Network:
 
     # -- proxies
 
-    async def _through(self, proxy: Proxy, url: HttpUrl) -> HttpConnection:
+    async def _through(self, proxy: Proxy, url: RequestUrl) -> HttpConnection:
         connection = await self._to(proxy.host, proxy.port)
         if proxy.scheme == "https":
             await connection.secure(self._trusted(), proxy.host)
@@ -270,7 +270,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 async def _connect_method(
-    reader: StreamReader, transport: asyncio.Transport, proxy: Proxy, url: HttpUrl
+    reader: StreamReader, transport: asyncio.Transport, proxy: Proxy, url: RequestUrl
 ) -> None:
     """Ask a proxy for a tunnel (RFC 9110, section 9.3.6)."""
     host = f"[{url.host}]" if ":" in url.host else url.host
@@ -284,7 +284,7 @@ async def _connect_method(
 
 
 async def _socks(
-    reader: StreamReader, transport: asyncio.Transport, proxy: Proxy, url: HttpUrl
+    reader: StreamReader, transport: asyncio.Transport, proxy: Proxy, url: RequestUrl
 ) -> None:
     """Ask a proxy for a tunnel by SOCKS 5 (RFC 1928, RFC 1929)."""
     transport.write(b"\5\1\2" if proxy.user else b"\5\1\0")

@@ -27,7 +27,7 @@ from ...base.http_client.exchange import (
     HttpSender,
     OutgoingRequest,
 )
-from ...base.http_client.network import CONNECT_SECONDS, HttpUrl, Network
+from ...base.http_client.network import CONNECT_SECONDS, Network, RequestUrl
 from ...errors import UsageError
 from ...protocol.framing import LineTooLong
 from ..errors import (
@@ -124,7 +124,7 @@ class HttpWire:
     authorizer: Authorizer | None = None
     secrets: Secrets = field(init=False)
     _url: str = field(init=False)
-    _target: HttpUrl = field(init=False)
+    _target: RequestUrl = field(init=False)
     _common: RawHeaders = field(init=False)
     _connections: HttpConnections = field(init=False)
 
@@ -135,7 +135,7 @@ class HttpWire:
         self.secrets = Secrets.of(self.server.url, self._common, of_tokens)
         network = Network()
         try:
-            self._target = HttpUrl.of(self._url)
+            self._target = RequestUrl.of(self._url)
             network.prepare(self._target)
         except (UnsendableError, EnvironmentRefused) as error:
             raise ConnectionLostError(str(error), may_have_run=False) from None
@@ -178,13 +178,13 @@ class HttpWire:
     ) -> HttpResponse:
         """Send a request over a connection; see `exchange`."""
         at = self._url if url is None else url
-        target = self._target if url is None else HttpUrl.of(url)
+        target = self._target if url is None else RequestUrl.of(url)
         request = OutgoingRequest(method, target, self._common + headers, body)
         response = await self._send(connection, request, may_login)
         place = self._redirect_target(response, at)
         if place is not None:
             await finish(response)
-            request.url = HttpUrl.of(place)
+            request.url = RequestUrl.of(place)
             response = await self._send(connection, request, may_login)
             if url is None and not 300 <= response.status_code < 400:
                 self._url, self._target = place, request.url

@@ -11,7 +11,7 @@ import httpx2
 from attrs import define
 
 from ...base.http_client.exchange import HttpResponse, HttpSender, OutgoingRequest
-from ...base.http_client.network import HttpUrl
+from ...base.http_client.network import RequestUrl
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -75,4 +75,4 @@ async def _plain_request(request: httpx2.Request) -> OutgoingRequest:
     headers = [each for each in request.headers.raw if each[0].lower() not in _FRAMING]
     if body or request.method == "POST":
         headers.append((b"content-length", b"%d" % len(body)))
-    return OutgoingRequest(request.method, HttpUrl.of(str(request.url)), headers, body)
+    return OutgoingRequest(request.method, RequestUrl.of(str(request.url)), headers, body)

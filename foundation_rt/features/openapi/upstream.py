@@ -127,11 +127,11 @@ class _NetworkSender:
     async def send(self, request: ApiRequest, max_bytes: int) -> ApiResponse | None:
         """See `ApiSender`."""
         from ...base.http_client.exchange import HttpConnections, OutgoingRequest
-        from ...base.http_client.network import HttpUrl, Network
+        from ...base.http_client.network import Network, RequestUrl
 
         if self._connections is None:
             self._connections = HttpConnections(Network(_CONNECT_SECONDS), _CONNECTIONS)
-        url, content = HttpUrl.of(request.url), request.content or b""
+        url, content = RequestUrl.of(request.url), request.content or b""
         named = {b"host": url.authority, b"user-agent": _USER_AGENT, b"accept-encoding": b"gzip"}
         named |= {name.lower().encode(): text.encode() for name, text in request.headers.items()}
         headers = [*named.items()]
