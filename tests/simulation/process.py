@@ -15,13 +15,8 @@ from foundation_rt.agents.ledger.effects import (
     Abandon,
     Execute,
     FollowTime,
-    NoticeAbandoned,
-    NoticeClock,
-    NoticeFailure,
-    NoticeLimits,
-    NoticeOutdated,
+    Log,
     NoticeReceived,
-    NoticeSchedule,
     NoticeSettled,
     Operation,
     Persist,
@@ -305,17 +300,8 @@ class Process:
         self._wake_at = None
         self._has_news = True
 
-    def _notice(
-        self,
-        notice: NoticeReceived
-        | NoticeSettled
-        | NoticeFailure
-        | NoticeAbandoned
-        | NoticeOutdated
-        | NoticeClock
-        | NoticeSchedule,
-    ) -> None:
-        self.simulator.note("notice", self.number, type(notice).__name__)
+    def _notice(self, notice: NoticeReceived | NoticeSettled | Log) -> None:
+        self.simulator.note("notice", self.number, notice)
 
     # -- its ledger ---------------------------------------------------------------------------
 
@@ -432,12 +418,7 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,
     NoticeSettled: Process._notice,
-    NoticeFailure: Process._notice,
-    NoticeAbandoned: Process._notice,
-    NoticeOutdated: Process._notice,
-    NoticeClock: Process._notice,
-    NoticeLimits: Process._notice,
-    NoticeSchedule: Process._notice,
+    Log: Process._notice,
     FollowTime: Process._follow_time,
 }
 

@@ -10,19 +10,11 @@ from attrs import Factory, define, field
 
 from ...base.exact_json import dumps
 from ...base.shown import Shown
-from ...errors import ErrorCode, StructuredError
+from ...errors import ErrorCode, StructuredError, describe_exception
 from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
 from .counts import AgentCounts
-from .effects import (
-    Abandon,
-    Execute,
-    NoticeAbandoned,
-    NoticeFailure,
-    NoticeLimits,
-    Operation,
-    Persist,
-)
+from .effects import Abandon, Execute, Operation, Persist
 from .exchange import Exchange
 from .ledger_time import LedgerTime
 from .operations import Operations
@@ -297,7 +289,9 @@ class Claims:
         limits: dict[str, AgentLimits] = persist.arguments[0]
         for agent_id, its in limits.items():
             if before.get(agent_id, NO_LIMITS) != NO_LIMITS:
-                self.operations.effects.append(NoticeLimits(agent_id, before[agent_id], its))
+                what = "limits of an agent replaced in all processes"
+                names = {"now": str(its), "before": str(before[agent_id])}
+                self.operations.log("warn", what, {"agentId": agent_id, **names})
             if self._undeclared.get(agent_id) == its:
                 del self._undeclared[agent_id]
                 self.awake.wake(agent_id)
@@ -441,8 +435,10 @@ class Claims:
         if self.retransmitter.may_begin(claim):
             self.operations.effects.append(Execute(claim))
         else:
-            self.operations.effects.append(NoticeAbandoned(claim))
-            self.executed(claim, None, _abandoned(claim.executions - 1), now_ms)
+            executions = claim.executions - 1
+            fields = {**claim.identity_fields, "executions": executions}
+            self.operations.log("error", "request abandoned: its execution never ends", fields)
+            self.executed(claim, None, _abandoned(executions), now_ms)
 
     def _have_repeated(self, claim: Claim, at_ms: int) -> None:
         """Give back a claim that failed, to be executed again at a time."""
@@ -481,7 +477,8 @@ class Claims:
         self, claim: Claim, failure: Exception, now_ms: int
     ) -> list[tuple[ClaimCompletion, Claim]]:
         """Fail a request whose write failed; return what comes before all other outcomes."""
-        self.operations.effects.append(NoticeFailure(claim, failure))
+        fields = {**claim.identity_fields, "error": describe_exception(failure)}
+        self.operations.log("error", "writes of an agent failed", fields)
         self._ended.discard(claim.request_id)
         if claim.retry is not None:
             self.executed(claim, None, _WRITES_FAILED, now_ms)

@@ -13,8 +13,7 @@ from attrs import define
 
 from ...base.shown import Shown
 from ...errors import StructuredError
-from .agent_limits import AgentLimits
-from .types import Claim, Envelope, OutgoingMessage
+from .types import Claim, Envelope
 
 AnyWaiter: TypeAlias = Any
 """Stands for a caller that waits for an answer; the node only gives it back."""
@@ -84,27 +83,6 @@ class FollowTime(Shown):
 
 
 @define(eq=False, repr=False)
-class NoticeLimits(Shown):
-    """Other limits of an agent replace those of an earlier registration (AACP-192)."""
-
-    agent_id: str
-    before: AgentLimits
-    now: AgentLimits
-
-
-@define(eq=False, repr=False)
-class NoticeClock(Shown):
-    """The machine's clock has become too far off that of the ledger, or is right again (AACP-94).
-
-    Attributes:
-        off_ms: how far it is ahead.
-    """
-
-    off_ms: int
-    is_right: bool
-
-
-@define(eq=False, repr=False)
 class ResolveWaiter(Shown):
     """Give `waiter` its answer: a value, or an exception to raise."""
 
@@ -128,48 +106,12 @@ class NoticeSettled(Shown):
 
 
 @define(eq=False, repr=False)
-class NoticeOutdated(Shown):
-    """A message was refused: its sender has a newer ledger (AACP-19)."""
+class Log(Shown):
+    """Write a record of the log."""
 
-    envelope: Envelope
-
-
-@define(eq=False, repr=False)
-class NoticeFailure(Shown):
-    """The writes that a handler asked for raised `error`."""
-
-    claim: Claim
-    error: Exception
-
-
-@define(eq=False, repr=False)
-class NoticeAbandoned(Shown):
-    """A claim FAILED without execution: that was begun too often and never ended."""
-
-    claim: Claim
-
-
-@define(eq=False, repr=False)
-class NoticeSchedule(Shown):
-    """Runs of a schedule were missed, or its runs cannot be entered (AACP-145).
-
-    Attributes:
-        since_ms: the runs after that were missed.
-        entered: how many runs were entered now.
-        error: why there are none; empty if some were only missed.
-    """
-
-    name: str
-    since_ms: int = 0
-    entered: int = 0
-    error: str = ""
-
-
-@define(eq=False, repr=False)
-class NoticeSubmission(Shown):
-    """A request was not entered after its transaction: another one has its id (AACP-152)."""
-
-    message: OutgoingMessage
+    level: str
+    message: str
+    fields: dict[str, Any]
 
 
 Effect: TypeAlias = (
@@ -180,12 +122,6 @@ Effect: TypeAlias = (
     | ResolveWaiter
     | NoticeReceived
     | NoticeSettled
-    | NoticeFailure
-    | NoticeOutdated
-    | NoticeAbandoned
     | FollowTime
-    | NoticeClock
-    | NoticeLimits
-    | NoticeSchedule
-    | NoticeSubmission
+    | Log
 )

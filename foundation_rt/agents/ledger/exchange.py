@@ -12,7 +12,7 @@ from ...errors import ErrorCode, StructuredError
 from ..persistence import StoreError
 from ..stores.memory_usage import MemoryLimits, Usage
 from .awake_agents import AwakeAgents
-from .effects import AnyWaiter, NoticeOutdated, NoticeReceived, Operation, Persist, ResolveWaiter
+from .effects import AnyWaiter, NoticeReceived, Operation, Persist, ResolveWaiter
 from .operations import Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter
@@ -315,7 +315,9 @@ class Exchange:
             if len(self._outdated) >= _MAX_CACHED_ACKS:
                 self._outdated.clear()
             self._outdated.add(link)
-            self.operations.effects.append(NoticeOutdated(envelope))
+            what = "messages of an older ledger of this agent are refused"
+            ends = {"sourceAgentId": link[0], "targetAgentId": link[1]}
+            self.operations.log("warn", what, {**ends, "incarnation": envelope.incarnation})
 
     def _notice_given_up(self, message: MessageRecord) -> None:
         self.outcomes.notice_end(message.request_id or message.message_id, _GIVEN_UP)

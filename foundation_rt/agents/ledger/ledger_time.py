@@ -17,7 +17,7 @@ from typing import Any
 from attrs import define, field
 
 from ...base.shown import Shown
-from .effects import FollowTime, NoticeClock, Operation, Persist
+from .effects import FollowTime, Operation, Persist
 from .operations import Operations
 
 
@@ -70,8 +70,17 @@ class LedgerTime(Shown):
         if self.is_right == was_right:
             return
         if was_right is not None or not self.is_right:
-            operations.effects.append(NoticeClock(off_ms, self.is_right))
+            level, what = _RIGHT_AGAIN if self.is_right else _WRONG
+            operations.log(level, what, {"aheadMs": off_ms})
         if self.is_right:
             operations.want(Operation.QUEUE_DELAYED)
             operations.want(Operation.CLAIM)
             operations.want(Operation.PURGE)
+
+
+_RIGHT_AGAIN = ("info", "the clock is right again: claiming and purging")
+_WRONG = (
+    "error",
+    "the clock of this machine is off that of the ledger's database: set it right; until then"
+    " nothing is claimed or purged",
+)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 
 from ...base.shown import Shown
-from .effects import Effect, Operation, Persist, SendEnvelopes
+from .effects import Effect, Log, Operation, Persist, SendEnvelopes
 from .types import Envelope
 
 MakeArguments: TypeAlias = Callable[[list[Any], int], "tuple[Any, ...] | None"]
@@ -175,6 +175,10 @@ class Operations:
         """Decide to send envelopes, if there are any."""
         if envelopes:
             self.effects.append(SendEnvelopes(envelopes))
+
+    def log(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        """Decide to write a record of the log."""
+        self.effects.append(Log(level, message, fields))
 
     def take_effects(
         self, arguments: Mapping[Operation, MakeArguments], now_ms: int

@@ -24,20 +24,13 @@ from .effects import (
     Effect,
     Execute,
     FollowTime,
-    NoticeAbandoned,
-    NoticeClock,
-    NoticeFailure,
-    NoticeLimits,
-    NoticeOutdated,
+    Log,
     NoticeReceived,
-    NoticeSchedule,
     NoticeSettled,
-    NoticeSubmission,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
 )
-from .encoder import format_time
 from .hooks import Hooks
 from .lease_keeper import LeaseKeeper
 from .node import Node
@@ -457,55 +450,6 @@ class NodeRunner:
 _CLOSED = "the ledger was closed before it could answer"
 
 
-def _log_outdated(runner: NodeRunner, effect: NoticeOutdated) -> None:
-    envelope = effect.envelope
-    fields = {
-        "sourceAgentId": envelope.source_agent_id,
-        "targetAgentId": envelope.target_agent_id,
-        "incarnation": envelope.incarnation,
-    }
-    runner.logger.warn("messages of an older ledger of this agent are refused", fields)
-
-
-def _log_failure(runner: NodeRunner, effect: NoticeFailure) -> None:
-    fields = {**effect.claim.identity_fields, "error": describe_exception(effect.error)}
-    runner.logger.error("writes of an agent failed", fields)
-
-
-def _log_abandoned(runner: NodeRunner, effect: NoticeAbandoned) -> None:
-    fields = {**effect.claim.identity_fields, "executions": effect.claim.executions - 1}
-    runner.logger.error("request abandoned: its execution never ends", fields)
-
-
-def _log_clock(runner: NodeRunner, effect: NoticeClock) -> None:
-    fields = {"aheadMs": effect.off_ms}
-    if effect.is_right:
-        runner.logger.info("the clock is right again: claiming and purging", fields)
-    else:
-        what = "the clock of this machine is off that of the ledger's database: set it right;"
-        runner.logger.error(f"{what} until then nothing is claimed or purged", fields)
-
-
-def _log_limits(runner: NodeRunner, effect: NoticeLimits) -> None:
-    fields = {"agentId": effect.agent_id, "now": str(effect.now), "before": str(effect.before)}
-    runner.logger.warn("limits of an agent replaced in all processes", fields)
-
-
-def _log_schedule(runner: NodeRunner, effect: NoticeSchedule) -> None:
-    if effect.error:
-        fields = {"schedule": effect.name, "error": effect.error}
-        runner.logger.error("runs of a schedule are not entered", fields)
-    else:
-        entered = {"since": format_time(effect.since_ms), "entered": effect.entered}
-        runner.logger.warn("runs of a schedule were missed", {"schedule": effect.name, **entered})
-
-
-def _log_submission(runner: NodeRunner, effect: NoticeSubmission) -> None:
-    message = effect.message
-    fields = {"requestId": message.request_id, "agentId": message.target_agent_id}
-    runner.logger.error("request of a transaction refused: another one has its id", fields)
-
-
 def _resolve(runner: NodeRunner, effect: ResolveWaiter) -> None:
     waiter: asyncio.Future[Any] = effect.waiter
     if waiter.done():
@@ -524,14 +468,8 @@ _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     ResolveWaiter: _resolve,
     Execute: NodeRunner._execute,
     Abandon: lambda runner, effect: runner.workers.abandon(effect.claim),
-    NoticeFailure: _log_failure,
-    NoticeOutdated: _log_outdated,
-    NoticeAbandoned: _log_abandoned,
-    NoticeClock: _log_clock,
-    NoticeLimits: _log_limits,
     FollowTime: NodeRunner._follow_time,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,
-    NoticeSchedule: _log_schedule,
-    NoticeSubmission: _log_submission,
+    Log: lambda runner, effect: runner.logger.log(effect.level, effect.message, effect.fields),
 }

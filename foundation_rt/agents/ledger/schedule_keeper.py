@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field
 
 from ...errors import UsageError
-from .effects import AnyWaiter, NoticeSchedule, Operation, Persist, ResolveWaiter
+from .effects import AnyWaiter, Operation, Persist, ResolveWaiter
+from .encoder import format_time
 from .exchange import Exchange
 from .ledger_time import LedgerTime
 from .operations import Operations
@@ -169,7 +170,7 @@ class ScheduleKeeper:
         """Notice once that this process cannot decide about a schedule."""
         if schedule.name not in self._unusable:
             self._unusable.add(schedule.name)
-            self.operations.effects.append(NoticeSchedule(schedule.name, error=str(error)))
+            self._log_refusal(schedule.name, str(error))
 
     def _notice(self, advance: Advance, decision: Decision, answers: Sequence[Appended]) -> None:
         refused = [
@@ -179,7 +180,12 @@ class ScheduleKeeper:
         ]
         if refused:
             error = f"the ledger has no room for it, or another request of this id: {refused[0]}"
-            self.operations.effects.append(NoticeSchedule(advance.name, error=error))
+            self._log_refusal(advance.name, error)
         if decision.missed:
-            notice = NoticeSchedule(advance.name, advance.decided_until_ms, len(advance.runs))
-            self.operations.effects.append(notice)
+            since = format_time(advance.decided_until_ms)
+            fields = {"schedule": advance.name, "since": since, "entered": len(advance.runs)}
+            self.operations.log("warn", "runs of a schedule were missed", fields)
+
+    def _log_refusal(self, name: str, error: str) -> None:
+        fields = {"schedule": name, "error": error}
+        self.operations.log("error", "runs of a schedule are not entered", fields)

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import define, field
 
 from .awake_agents import AwakeAgents
-from .effects import NoticeSubmission, Operation, Persist
+from .effects import Operation, Persist
 from .exchange import Exchange
 from .operations import Operations
 from .submissions import TakenSubmissions
@@ -68,7 +68,9 @@ class SubmissionTaker:
             if envelope is not None:
                 envelopes.append(envelope)
             if appended.verdict is EntryVerdict.CONFLICT:
-                operations.effects.append(NoticeSubmission(message))
+                fields = {"requestId": message.request_id, "agentId": message.target_agent_id}
+                why = "request of a transaction refused: another one has its id"
+                operations.log("error", why, fields)
         operations.send(envelopes)
         if taken.left:
             self.look(None)

@@ -13,8 +13,7 @@ from foundation_rt.agents.ledger.effects import (
     Abandon,
     Effect,
     Execute,
-    NoticeAbandoned,
-    NoticeOutdated,
+    Log,
     NoticeReceived,
     NoticeSettled,
     Operation,
@@ -383,8 +382,8 @@ def test_request_begun_too_often_fails_and_next_goes_on() -> None:
     bench.now += POLICY.max_starts * 40_000
     bench.node.add_agent("b", bench.now)
     bench.perform()
-    [notice] = bench.take(NoticeAbandoned)
-    assert notice.claim.request_id == "r0"
+    [logged] = bench.take(Log)
+    assert (logged.fields["requestId"], logged.fields["executions"]) == ("r0", 10)
     record = store.ledger.requests["r0"]
     assert record.state is RequestState.FAILED
     error = orjson.loads(record.error or b"")
@@ -914,7 +913,8 @@ def test_outdated_ledger_is_noticed_once_for_each_link() -> None:
     for each in old:
         bench.node.deliver([each], "waiter", bench.now)
         bench.perform()
-    assert [each.envelope for each in bench.take(NoticeOutdated)] == [old[0]]
+    [logged] = bench.take(Log)
+    assert logged.fields["incarnation"] == FAR_INCARNATION - 1
     assert bench.sent() == []
 
 
