@@ -590,6 +590,19 @@ class UnitOfWork(Shown):
         self.acknowledged[link] = (first, settled[-1])
 
 
+def touched_by(
+    messages: Sequence[OutgoingMessage],
+) -> tuple[list[Link], list[str], list[str], list[str]]:
+    """Return links, queues, request ids and message ids that messages made here touch."""
+    return (
+        [(each.source_agent_id, each.target_agent_id) for each in messages],
+        [each.target_agent_id for each in messages if each.local],
+        [each.key for each in messages],
+        # A request that is executed here has no message.
+        [each.message_id for each in messages if not each.local or each.request_id is None],
+    )
+
+
 # -- new records ----------------------------------------------------------------------------------
 
 

@@ -60,11 +60,11 @@ from ..derived_operations import DerivedOperations
 from . import administration, news, schedules, statements, submissions
 from .administration import Tell
 from .connections import Limits, connections_of
-from .locked_lanes import LockedLanes, Work
+from .locked_lanes import LockedLanes
 from .migrations import MIGRATIONS
 from .outcome_writes import OutcomeWrites
 from .queue_floors import QueueFloors
-from .working_set import flush, load, load_held, load_response_links
+from .working_set import flush, load, load_held, load_response_links, load_to_append
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -308,34 +308,25 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         operation: str,
         items: Sequence[Item],
         lane_of: Callable[[Item], str],
-        work: Work[Item, Answer],
+        work: Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Answer]]],
     ) -> list[Answer | Locked]:
         """Enter a batch, or what of it no other process keeps locked (AACP-90)."""
+
+        async def enter(part: Sequence[Item], lock_ms: int | None) -> Sequence[Answer]:
+            return await self._try(lambda transaction: work(transaction, part), lock_ms)
+
         try:
-            return await self._lanes[operation].enter(items, lane_of, work)
+            return await self._lanes[operation].enter(items, lane_of, enter)
         except DatabaseError as error:
             raise StoreError(str(error)) from None
 
     async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
         """Execute queries in one transaction; return the rows of the last query."""
-        try:
-            return await self._commit(None, *queries, then=then)
-        except DatabaseError as error:
-            raise StoreError(str(error)) from None
-
-    async def _commit(
-        self, lock_ms: int | None, *queries: Query, then: Sequence[Query] = ()
-    ) -> list[Row]:
-        """Do the same, with the longest wait for a lock.
-
-        Raises:
-            DatabaseError: it failed, or may have failed.
-        """
 
         async def work(transaction: Transaction) -> list[Row]:
             return (await transaction.commit(*queries, then=then))[-1]
 
-        return await self._try(work, lock_ms)
+        return await self._transact(work)
 
     def renewer(self) -> LeaseRenewer:
         """See `AACPPersistenceAdapter`: it has a connection of its own, made when it is used."""
@@ -366,84 +357,39 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     ) -> list[Appended | Locked]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(messages: Sequence[OutgoingMessage], lock_ms: int | None) -> list[Appended]:
-            return await self._append(messages, now_ms, claiming, lock_ms)
-
-        return await self._enter("append", messages, lambda each: each.target_agent_id, work)
-
-    async def _append(
-        self,
-        messages: Sequence[OutgoingMessage],
-        now_ms: int,
-        claiming: Claiming,
-        lock_ms: int | None,
-    ) -> list[Appended]:
-        targets = {each.target_agent_id for each in messages if each.local}
-
-        async def work(transaction: Transaction) -> list[Appended]:
+        async def work(
+            transaction: Transaction, messages: Sequence[OutgoingMessage]
+        ) -> list[Appended]:
             known = self._floors.setdefault(transaction.connection, QueueFloors())
-            served = sorted(targets & claiming.wanted.keys()) if self._is_alone() else []
-            unit = await load(
-                transaction,
-                self.incarnation,
-                links=[(each.source_agent_id, each.target_agent_id) for each in messages],
-                agents=targets,
-                request_ids=[each.key for each in messages],
-                message_ids=[
-                    each.message_id
-                    for each in messages
-                    if each.request_id is None or not each.local
-                ],
-                vacancy=statements.vacancy(served, known.of(served)) if served else None,
-            )
+            targets = {each.target_agent_id for each in messages if each.local}
+            wanted = sorted(targets & claiming.wanted.keys()) if self._is_alone() else []
+            vacancy = statements.vacancy(wanted, known.of(wanted)) if wanted else None
+            unit = await load_to_append(transaction, self.incarnation, messages, vacancy)
             for agent_id in unit.free:
                 known.see_empty(agent_id, unit.queues[agent_id])
-            await load_held(transaction, unit, unit.releases_here(messages))
             appended = unit.append_all(messages)
             unit.claim_added(messages, appended, claiming, now_ms)
             told = sorted(targets.difference(claiming.wanted, claiming.serves))
             await flush(transaction, unit, self._tell(LedgerNews(told)))
             return appended
 
-        return await self._try(work, lock_ms)
+        return await self._enter("append", messages, lambda each: each.target_agent_id, work)
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
     ) -> Received:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(arrivals: Sequence[IncomingEnvelope], lock_ms: int | None) -> list[Received]:
-            received = await self._receive(arrivals, now_ms, ttl_ms, lock_ms)
-            return [received] * len(arrivals)
-
-        entered = await self._enter("receive", arrivals, _agents_of, work)
-        parts = {id(part): part for part in entered if part is not LOCKED}
-        received = Received({}, [], [], [], [], 0, False)
-        for part in parts.values():
-            received.add(part)
-        received.locked = [
-            incoming.envelope
-            for incoming, part in zip(arrivals, entered, strict=True)
-            if part is LOCKED
-        ]
-        return received
-
-    async def _receive(
-        self,
-        arrivals: Sequence[IncomingEnvelope],
-        now_ms: int,
-        ttl_ms: int,
-        lock_ms: int | None,
-    ) -> Received:
-        envelopes = [incoming.envelope for incoming in arrivals]
-        numbered = [each for each in envelopes if each.seq]
-        there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
-        # The other direction: for acknowledgements, and for answers that are known already.
-        links = [*there, *((target, source) for source, target in there)]
-        responses = [each for each in numbered if each.message_type is MessageType.RESPONSE]
-        others = [each for each in numbered if each.message_type is not MessageType.RESPONSE]
-
-        async def work(transaction: Transaction) -> Received:
+        async def work(
+            transaction: Transaction, arrivals: Sequence[IncomingEnvelope]
+        ) -> list[Received]:
+            envelopes = [incoming.envelope for incoming in arrivals]
+            numbered = [each for each in envelopes if each.seq]
+            there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
+            # The other direction: for acknowledgements, and for answers that are known already.
+            links = [*there, *((target, source) for source, target in there)]
+            responses = [each for each in numbered if each.message_type is MessageType.RESPONSE]
+            others = [each for each in numbered if each.message_type is not MessageType.RESPONSE]
             unit = await load(
                 transaction,
                 self.incarnation,
@@ -459,9 +405,19 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             finished = [each.request_id for each in received.finished]
             told = self._tell(LedgerNews(sorted(queues), finished))
             received.acknowledged = await flush(transaction, unit, told)
-            return received
+            return [received] * len(arrivals)
 
-        return await self._try(work, lock_ms)
+        entered = await self._enter("receive", arrivals, _agents_of, work)
+        parts = {id(part): part for part in entered if part is not LOCKED}
+        received = Received({}, [], [], [], [], 0, False)
+        for part in parts.values():
+            received.add(part)
+        received.locked = [
+            incoming.envelope
+            for incoming, part in zip(arrivals, entered, strict=True)
+            if part is LOCKED
+        ]
+        return received
 
     async def claim(
         self,
@@ -592,9 +548,9 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         """
 
         async def work(
-            completions: Sequence[ClaimCompletion], lock_ms: int | None
+            transaction: Transaction, completions: Sequence[ClaimCompletion]
         ) -> list[Completed | Locked]:
-            return await self._complete(completions, now_ms, lock_ms)
+            return await self._complete(transaction, completions, now_ms)
 
         completed = await self._enter("complete", completions, lambda each: each.request_id, work)
         self._writes.forget(
@@ -605,57 +561,50 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         return completed
 
     async def _complete(
-        self, completions: Sequence[ClaimCompletion], now_ms: int, lock_ms: int | None
+        self, transaction: Transaction, completions: Sequence[ClaimCompletion], now_ms: int
     ) -> list[Completed | Locked]:
         request_ids = [each.request_id for each in completions]
-
-        async def work(transaction: Transaction) -> list[Completed | Locked]:
-            [rows] = await transaction.ask(statements.lock_claims(request_ids))
-            unit = UnitOfWork(
-                self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
-            )
-            if any(each.in_transaction is not None for each in completions):
-                await transaction.plain()
-            completed: list[Completed | Locked] = []
-            failed: set[str] = set()
-            taken: list[tuple[int, ClaimCompletion, RequestRecord]] = []
-            for completion in completions:
-                answer: Completed | Locked | None = unit.refuse(completion)
-                if (
-                    answer is None
-                    and unit.requests[completion.request_id].target_agent_id in failed
-                ):
-                    answer = LOCKED  # it comes after the one before it
-                if answer is None:
-                    failure = await self._writes.perform(transaction.connection, completion)
-                    if failure is not None:
-                        answer = Completed(None, None, failure)
-                        failed.add(unit.requests[completion.request_id].target_agent_id)
-                    else:
-                        record = unit.finish(completion, now_ms)
-                        taken.append((len(completed), completion, record))
-                        answer = Completed(record, None)
-                completed.append(answer)
-            await load_response_links(transaction, unit)
-            for place, completion, record in taken:
-                completed[place] = unit.answer(record, completion, now_ms)
-            for completion, each in zip(completions, completed, strict=True):
-                if each is not LOCKED and each.record is not None:
-                    each.waits = not completion.on_entry
-            # The caller of what was claimed on entry is here: others hear of it now and then, so
-            # that they know of this process.
-            is_due = self._loop.time() >= self._told_at + self._lease_ms / 3000
-            finished = [each.request_id for _, each, _ in taken if is_due or not each.on_entry]
-            await flush(transaction, unit, self._tell(LedgerNews((), finished)))
-            return completed
-
-        return await self._try(work, lock_ms)
+        [rows] = await transaction.ask(statements.lock_claims(request_ids))
+        unit = UnitOfWork(
+            self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
+        )
+        if any(each.in_transaction is not None for each in completions):
+            await transaction.plain()
+        completed: list[Completed | Locked] = []
+        failed: set[str] = set()
+        taken: list[tuple[int, ClaimCompletion, RequestRecord]] = []
+        for completion in completions:
+            answer: Completed | Locked | None = unit.refuse(completion)
+            if answer is None and unit.requests[completion.request_id].target_agent_id in failed:
+                answer = LOCKED  # it comes after the one before it
+            if answer is None:
+                failure = await self._writes.perform(transaction.connection, completion)
+                if failure is not None:
+                    answer = Completed(None, None, failure)
+                    failed.add(unit.requests[completion.request_id].target_agent_id)
+                else:
+                    record = unit.finish(completion, now_ms)
+                    taken.append((len(completed), completion, record))
+                    answer = Completed(record, None)
+            completed.append(answer)
+        await load_response_links(transaction, unit)
+        for place, completion, record in taken:
+            completed[place] = unit.answer(record, completion, now_ms)
+        for completion, each in zip(completions, completed, strict=True):
+            if each is not LOCKED and each.record is not None:
+                each.waits = not completion.on_entry
+        # The caller of what was claimed on entry is here: others hear of it now and then, so
+        # that they know of this process.
+        is_due = self._loop.time() >= self._told_at + self._lease_ms / 3000
+        finished = [each.request_id for _, each, _ in taken if is_due or not each.on_entry]
+        await flush(transaction, unit, self._tell(LedgerNews((), finished)))
+        return completed
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(claims: Sequence[tuple[str, int]], lock_ms: int | None) -> list[bool]:
-            rows = await self._commit(lock_ms, statements.renew(claims, lease_until_ms))
+        async def work(transaction: Transaction, claims: Sequence[tuple[str, int]]) -> list[bool]:
+            [rows] = await transaction.commit(statements.renew(claims, lease_until_ms))
             held = set(rows)
             return [claim in held for claim in claims]
 
@@ -665,11 +614,11 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     async def release(self, releases: Sequence[Release]) -> list[Release]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(releases: Sequence[Release], lock_ms: int | None) -> list[None]:
+        async def work(transaction: Transaction, releases: Sequence[Release]) -> list[None]:
             # Of several for one claim the first counts: after it the claim is no longer held.
             firsts = {(each.request_id, each.epoch): each for each in reversed(releases)}
             query = statements.release(list(firsts.values()))
-            await self._commit(lock_ms, query, then=self._tell(None))
+            await transaction.commit(query, then=self._tell(None))
             return [None] * len(releases)
 
         released = await self._enter("release", releases, lambda each: each.request_id, work)
@@ -734,13 +683,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(advances: Sequence[Advance], lock_ms: int | None) -> list[EnteredRuns]:
-            return await self._try(
-                lambda transaction: schedules.enter_runs(
-                    transaction, self.incarnation, advances, self._tell
-                ),
-                lock_ms,
-            )
+        async def work(transaction: Transaction, part: Sequence[Advance]) -> list[EnteredRuns]:
+            return await schedules.enter_runs(transaction, self.incarnation, part, self._tell)
 
         entered = await self._enter(
             "enter_runs", advances, lambda advance: advance.target_agent_id, work
@@ -765,17 +709,14 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         seen = list(map(submissions.submission_of, rows))
 
         async def work(
-            batch: Sequence[SubmittedRequest], lock_ms: int | None
+            transaction: Transaction, batch: Sequence[SubmittedRequest]
         ) -> list[tuple[OutgoingMessage, Appended] | None]:
-            return await self._try(
-                lambda transaction: submissions.take_over(
-                    transaction,
-                    self.incarnation,
-                    batch,
-                    lambda each: each.outgoing(now_ms, next_attempt_at_ms),
-                    self._tell,
-                ),
-                lock_ms,
+            return await submissions.take_over(
+                transaction,
+                self.incarnation,
+                batch,
+                lambda each: each.outgoing(now_ms, next_attempt_at_ms),
+                self._tell,
             )
 
         taken = await self._enter("take_submissions", seen, lambda each: each.target_agent_id, work)

@@ -16,7 +16,7 @@ from ...ledger.types import TERMINAL, ClaimCompletion, LedgerNews, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from . import statements
-from .arrays import numbers, texts
+from .arrays import Table, texts
 from .working_set import flush, load, load_response_links
 
 Tell = Callable[[LedgerNews], Sequence[Query]]
@@ -54,13 +54,13 @@ ORDER BY target_agent_id, position, request_id FOR UPDATE
 _FENCE = """
 UPDATE {schema}.request SET epoch = epoch + 1, held = false WHERE request_id = ANY (%b)
 """
-_REQUEUE = """
-UPDATE {schema}.request AS r
+_AGAIN = Table("n", "request_id, position, epoch")
+_REQUEUE = f"""
+UPDATE {{schema}}.request AS r
 SET state = 'RECEIVED', position = n.position, epoch = n.epoch, executions = 0,
     not_before_ms = NULL, result = NULL, error = NULL, completion_ref = NULL,
     finished_at_ms = NULL, expires_at_ms = %b::bigint, queued = true, finished = false
-FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) AS n (request_id, position, epoch)
-WHERE r.request_id = n.request_id
+FROM {_AGAIN} WHERE r.request_id = n.request_id
 """
 
 
@@ -143,7 +143,7 @@ async def requeue(
         if changed.verdict is Verdict.DONE and changed.record is not None
     ]
     if again:
-        await transaction.ask(_requeued(again, expires_at_ms))
+        await transaction.ask((_REQUEUE, [expires_at_ms, *_AGAIN.of_records(again)]))
     await flush(transaction, unit, tell(LedgerNews(sorted(agents) if again else ())))
     return answers
 
@@ -151,12 +151,3 @@ async def requeue(
 async def _lock(transaction: Transaction, request_ids: Iterable[str]) -> dict[str, RequestRecord]:
     [rows] = await transaction.ask((_LOCK, [texts(request_ids)]))
     return {row[0]: records.request_of(row) for row in rows}
-
-
-def _requeued(again: Sequence[RequestRecord], expires_at_ms: int) -> Query:
-    return _REQUEUE, [
-        expires_at_ms,
-        texts([each.request_id for each in again]),
-        numbers([each.position for each in again]),
-        numbers([each.epoch for each in again]),
-    ]

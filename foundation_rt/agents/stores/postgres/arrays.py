@@ -9,12 +9,16 @@ costs 21 us instead of 3.4 us.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from struct import Struct
+from typing import Any
 
 from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
+
+from ..records import COLUMNS
 
 _BOOL, _BYTEA, _BIGINT, _TEXT = 16, 17, 20, 25
 _BOOL_ARRAY, _BYTEA_ARRAY, _TEXT_ARRAY, _BIGINT_ARRAY = 1000, 1001, 1009, 1016
@@ -57,18 +61,18 @@ class _Flags(Array):
     __slots__ = ()
 
 
-def _sized(data: bytes | None) -> bytes:
-    return _NULL if data is None else _length(len(data)) + data
-
-
 def texts(values: Iterable[str | None]) -> Array:
     """Encode text[]; the strings contain no NUL character."""
-    return _Texts(_TEXT, [_NULL if each is None else _sized(each.encode()) for each in values])
+    # A function for an element would cost 0.05 us for each.
+    return _Texts(
+        _TEXT,
+        [_NULL if each is None else _length(len(data := each.encode())) + data for each in values],
+    )
 
 
 def blobs(values: Iterable[bytes | None]) -> Array:
     """Encode bytea[]."""
-    return _Blobs(_BYTEA, [_sized(each) for each in values])
+    return _Blobs(_BYTEA, [_NULL if each is None else _length(len(each)) + each for each in values])
 
 
 def numbers(values: Iterable[int | None]) -> Array:
@@ -79,6 +83,54 @@ def numbers(values: Iterable[int | None]) -> Array:
 def flags(values: Iterable[bool]) -> Array:
     """Encode boolean[]."""
     return _Flags(_BOOL, [_TRUE if each else _FALSE for each in values])
+
+
+_Encode = Callable[[Iterable[Any]], Array]
+_SQL_TYPES: dict[_Encode, str] = {
+    texts: "text[]",
+    blobs: "bytea[]",
+    numbers: "bigint[]",
+    flags: "boolean[]",
+}
+_NUMBERS = """seq created_at_ms expires_at_ms finished_at_ms lease_until_ms not_before_ms position
+    priority epoch executions last_position last_seq acked contiguous series up_to low high
+    attempts next_attempt_at_ms workers starts window_ms floor transaction number"""
+_KINDS: dict[str, _Encode] = {
+    **dict.fromkeys(_NUMBERS.split(), numbers),
+    **dict.fromkeys(("digest", "payload", "retry", "result", "error", "options"), blobs),
+    **dict.fromkeys(("by_message", "leaves_queue"), flags),
+}
+"""The kinds of columns by their names; all others are texts."""
+_FIELDS = {column: name for name, column in COLUMNS.items()}
+
+
+class Table:
+    """A batch as a table in FROM: ``unnest(...) AS alias (columns)``.
+
+    Args:
+        alias: the name of the table.
+        columns: their names, as SQL lists them.
+    """
+
+    def __init__(self, alias: str, columns: str) -> None:
+        names = columns.replace(",", " ").split()
+        self.columns = columns
+        self._encoders = [_KINDS.get(name, texts) for name in names]
+        types = ", ".join(f"%b::{_SQL_TYPES[encode]}" for encode in self._encoders)
+        self._sql = f"unnest({types}) AS {alias} ({columns})"
+        self._row_of = attrgetter(*(_FIELDS.get(name, name) for name in names))
+
+    def __str__(self) -> str:
+        return self._sql
+
+    def of(self, rows: Iterable[Sequence[Any]]) -> list[Array]:
+        """Return the arguments of rows."""
+        columns = list(zip(*rows)) or [()] * len(self._encoders)  # noqa: B905 - all are as long
+        return [encode(each) for encode, each in zip(self._encoders, columns)]  # noqa: B905
+
+    def of_records(self, records: Iterable[object]) -> list[Array]:
+        """Return the arguments of records whose attributes have the names of the columns."""
+        return self.of(map(self._row_of, records))
 
 
 class _ArrayDumper(Dumper):

@@ -17,7 +17,7 @@ from ...ledger.schedules import (
 from ...ledger.types import LedgerNews
 from .. import records
 from .arrays import texts
-from .working_set import flush, load, load_held
+from .working_set import flush, load_to_append
 
 Tell = Callable[[LedgerNews], Sequence[Query]]
 
@@ -93,15 +93,7 @@ async def enter_runs(
         if moved is not None:
             taken[place] = known[advance.name] = moved
     messages = [message for place in taken for _, message in advances[place].runs]
-    unit = await load(
-        transaction,
-        incarnation,
-        links={(each.source_agent_id, each.target_agent_id) for each in messages},
-        agents={each.target_agent_id for each in messages if each.local},
-        request_ids=[each.key for each in messages],
-        message_ids=[each.message_id for each in messages if not each.local],
-    )
-    await load_held(transaction, unit, unit.releases_here(messages))
+    unit = await load_to_append(transaction, incarnation, messages)
     appended = iter([unit.append(message) for message in messages])
     entered: list[EnteredRuns] = [
         [next(appended) for _ in advance.runs] if place in taken else None

@@ -31,7 +31,7 @@ from ...ledger.types import (
     RequestState,
 )
 from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
-from .arrays import blobs, flags, numbers, texts
+from .arrays import Array, Table, flags, numbers, texts
 from .queue_floors import Level
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
@@ -39,11 +39,10 @@ _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 
 # -- links and queues -----------------------------------------------------------------------------
 
-_LOCK_LINKS = """
+_LINKS = Table("given", "source_agent_id, target_agent_id")
+_LOCK_LINKS = f"""
 SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
-FROM {schema}.link AS l
-JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
-    USING (source_agent_id, target_agent_id)
+FROM {{schema}}.link AS l JOIN {_LINKS} USING (source_agent_id, target_agent_id)
 ORDER BY 1, 2 FOR UPDATE OF l
 """
 _LOCK_QUEUES = """
@@ -54,9 +53,9 @@ _NAMES = "SELECT series, uid FROM {schema}.ledger"
 _LAST_SEQ = """
 SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
 """
-_MAKE_LINKS = """
-INSERT INTO {schema}.link (source_agent_id, target_agent_id)
-SELECT * FROM unnest(%b::text[], %b::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING
+_MAKE_LINKS = f"""
+INSERT INTO {{schema}}.link (source_agent_id, target_agent_id)
+SELECT * FROM {_LINKS} ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """
 _MAKE_QUEUES = """
 INSERT INTO {schema}.queue (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
@@ -66,31 +65,26 @@ _MAKE_MAILBOXES = """
 INSERT INTO {schema}.mailbox (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 """
-_WRITE_LINKS = """
-UPDATE {schema}.link AS l
+_LINK_STATES = Table(
+    "n", "source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series"
+)
+_WRITE_LINKS = f"""
+UPDATE {{schema}}.link AS l
 SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
     series = n.series
-FROM unnest(
-    %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
-)
-    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)
+FROM {_LINK_STATES}
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
 """
-_WRITE_QUEUES = """
-UPDATE {schema}.queue AS q SET last_position = n.last_position
-FROM unnest(%b::text[], %b::bigint[]) AS n (agent_id, last_position)
-WHERE q.agent_id = n.agent_id
+_QUEUES = Table("n", "agent_id, last_position")
+_WRITE_QUEUES = f"""
+UPDATE {{schema}}.queue AS q SET last_position = n.last_position
+FROM {_QUEUES} WHERE q.agent_id = n.agent_id
 """
-
-
-def _ends(links: Iterable[Link]) -> list[object]:
-    pairs = list(links)
-    return [texts([pair[0] for pair in pairs]), texts([pair[1] for pair in pairs])]
 
 
 def lock_links(links: Iterable[Link]) -> Query:
     """Lock links, as rows for `link_of`; a link that has no row yet is missing."""
-    return _LOCK_LINKS, _ends(links)
+    return _LOCK_LINKS, _LINKS.of(links)
 
 
 def names() -> Query:
@@ -111,7 +105,7 @@ def lock_queues(agents: Iterable[str]) -> Query:
 def make_rows(links: Iterable[Link], agents: Iterable[str]) -> list[Query]:
     """Make the rows of links and agents."""
     named = texts(agents)
-    return [(_MAKE_LINKS, _ends(links)), (_MAKE_QUEUES, [named]), (_MAKE_MAILBOXES, [named])]
+    return [(_MAKE_LINKS, _LINKS.of(links)), (_MAKE_QUEUES, [named]), (_MAKE_MAILBOXES, [named])]
 
 
 def link_of(row: Row) -> tuple[Link, LinkState]:
@@ -121,20 +115,22 @@ def link_of(row: Row) -> tuple[Link, LinkState]:
 
 def write_links(links: dict[Link, LinkState]) -> Query:
     """Write the states of links."""
-    states = list(links.values())
-    return _WRITE_LINKS, [
-        *_ends(links),
-        numbers([state.last_seq for state in states]),
-        numbers([state.acked for state in states]),
-        numbers([state.received_up_to for state in states]),
-        texts([f"{{{','.join(map(str, state.out_of_order))}}}" for state in states]),
-        numbers([state.incarnation for state in states]),
-    ]
+    return _WRITE_LINKS, _LINK_STATES.of(
+        (
+            *link,
+            state.last_seq,
+            state.acked,
+            state.received_up_to,
+            f"{{{','.join(map(str, state.out_of_order))}}}",
+            state.incarnation,
+        )
+        for link, state in links.items()
+    )
 
 
 def write_queues(queues: dict[str, int]) -> Query:
     """Write the last positions that were given out."""
-    return _WRITE_QUEUES, [texts(queues), numbers(queues.values())]
+    return _WRITE_QUEUES, _QUEUES.of(queues.items())
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -148,54 +144,45 @@ _LOCK_CLAIMS = f"""
 SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
+_HELD = Table("given", "source_agent_id, target_agent_id, up_to")
 # A held request is only put into its queue, so its payload is not read.
 _LOCK_HELD = f"""
 SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
-JOIN unnest(%b::text[], %b::text[], %b::bigint[]) AS given (source_agent_id, target_agent_id, up_to)
-    USING (source_agent_id, target_agent_id)
+JOIN {_HELD} USING (source_agent_id, target_agent_id)
 WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
-_ADD_REQUESTS = """
-INSERT INTO {schema}.request (
-    request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,
-    executions, owner, lease_until_ms, held, queued, delayed, on_entry
+_NEW = Table(
+    "n",
+    "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
+    " created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,"
+    " executions, owner, lease_until_ms",
 )
+_ADD_REQUESTS = f"""
+INSERT INTO {{schema}}.request ({_NEW.columns}, held, queued, delayed, on_entry)
 SELECT n.*, n.state = 'HELD', n.state IN ('RECEIVED', 'CLAIMED'), n.state = 'DELAYED',
     n.state = 'CLAIMED'
-FROM unnest(
-    %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[],
-    %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[],
-    %b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
-) AS n (
-    request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,
-    executions, owner, lease_until_ms
-)
-ORDER BY request_id
+FROM {_NEW} ORDER BY request_id
 """
 _PUT_REQUEST = f"""
 INSERT INTO {{schema}}.request (finished, {_REQUEST})
 VALUES (%b{", %b" * len(REQUEST_COLUMNS)})
 ON CONFLICT DO NOTHING
 """
-_ENTER = """
-UPDATE {schema}.request AS r
+_ENTERED = Table("n", "request_id, state, seq, by_message, position, not_before_ms")
+_ENTER = f"""
+UPDATE {{schema}}.request AS r
 SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
     not_before_ms = n.not_before_ms, held = n.state = 'HELD', queued = n.state = 'RECEIVED',
     delayed = n.state = 'DELAYED'
-FROM unnest(
-    %b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[], %b::bigint[]
-) AS n (request_id, state, seq, by_message, position, not_before_ms)
+FROM {_ENTERED}
 WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD', 'DELAYED')
 """
-_FINISH = """
-UPDATE {schema}.request AS r
+_FINISHED = Table("n", "request_id, state, result, error, finished_at_ms")
+_FINISH = f"""
+UPDATE {{schema}}.request AS r
 SET state = n.state, result = n.result, error = n.error, finished_at_ms = n.finished_at_ms,
     owner = NULL, lease_until_ms = NULL, queued = false, delayed = false, finished = true
-FROM unnest(%b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[])
-    AS n (request_id, state, result, error, finished_at_ms)
-WHERE r.request_id = n.request_id
+FROM {_FINISHED} WHERE r.request_id = n.request_id
 """
 _MARK = """
 UPDATE {schema}.request
@@ -233,32 +220,12 @@ def lock_claims(request_ids: Iterable[str]) -> Query:
 
 def lock_held(links: Mapping[Link, int]) -> Query:
     """Lock the requests that are held on links up to a number; they come without payloads."""
-    return _LOCK_HELD, [*_ends(links), numbers(links.values())]
+    return _LOCK_HELD, _HELD.of((*link, up_to) for link, up_to in links.items())
 
 
 def add_requests(records: Sequence[RequestRecord]) -> Query:
     """Enter requests that have no outcome; fail if one is there."""
-    return _ADD_REQUESTS, [
-        texts([each.request_id for each in records]),
-        texts([each.message_type for each in records]),
-        texts([each.source_agent_id for each in records]),
-        texts([each.target_agent_id for each in records]),
-        numbers([each.seq for each in records]),
-        blobs([each.digest for each in records]),
-        blobs([each.payload for each in records]),
-        texts([each.state for each in records]),
-        numbers([each.created_at_ms for each in records]),
-        numbers([each.expires_at_ms for each in records]),
-        flags([each.needs_response for each in records]),
-        numbers([each.position for each in records]),
-        numbers([each.not_before_ms for each in records]),
-        numbers([each.priority for each in records]),
-        blobs([each.retry for each in records]),
-        numbers([each.epoch for each in records]),
-        numbers([each.executions for each in records]),
-        texts([each.owner for each in records]),
-        numbers([each.lease_until_ms for each in records]),
-    ]
+    return _ADD_REQUESTS, _NEW.of_records(records)
 
 
 def put_request(request_id: str, record: RequestRecord) -> Query:
@@ -268,25 +235,12 @@ def put_request(request_id: str, record: RequestRecord) -> Query:
 
 def enter(records: Sequence[RequestRecord]) -> Query:
     """Hold or queue requests that are in the ledger."""
-    return _ENTER, [
-        texts([each.request_id for each in records]),
-        texts([each.state for each in records]),
-        numbers([each.seq for each in records]),
-        flags([each.needs_response for each in records]),
-        numbers([each.position for each in records]),
-        numbers([each.not_before_ms for each in records]),
-    ]
+    return _ENTER, _ENTERED.of_records(records)
 
 
 def finish(records: Sequence[RequestRecord]) -> Query:
     """Write outcomes; the rows are locked."""
-    return _FINISH, [
-        texts([each.request_id for each in records]),
-        texts([each.state for each in records]),
-        blobs([each.result for each in records]),
-        blobs([each.error for each in records]),
-        numbers([each.finished_at_ms for each in records]),
-    ]
+    return _FINISH, _FINISHED.of_records(records)
 
 
 def mark(
@@ -378,15 +332,16 @@ ORDER BY target_agent_id, {_ORDER}
 _LIMITS = """
 SELECT agent_id, workers, starts, window_ms FROM {schema}.mailbox WHERE agent_id = ANY (%b)
 """
-_SET_LIMITS = """
-INSERT INTO {schema}.mailbox AS m (agent_id, workers, starts, window_ms)
-SELECT * FROM unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[]) ORDER BY 1
+_LIMITED = Table("n", "agent_id, workers, starts, window_ms")
+_SET_LIMITS = f"""
+INSERT INTO {{schema}}.mailbox AS m ({_LIMITED.columns}) SELECT * FROM {_LIMITED} ORDER BY 1
 ON CONFLICT (agent_id) DO UPDATE SET workers = EXCLUDED.workers, starts = EXCLUDED.starts,
     window_ms = EXCLUDED.window_ms
 """
-_NOTE_STARTS = """
-UPDATE {schema}.mailbox AS m SET started = n.started
-FROM unnest(%b::text[], %b::text[]) AS n (agent_id, started) WHERE m.agent_id = n.agent_id
+_STARTED = Table("n", "agent_id, started")
+_NOTE_STARTS = f"""
+UPDATE {{schema}}.mailbox AS m SET started = n.started
+FROM {_STARTED} WHERE m.agent_id = n.agent_id
 """
 # The heads of the queues, up to and including the request that stops each.
 _HEADS = f"""
@@ -418,14 +373,15 @@ WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.priority DESC, h.position
 """
 # Of whoever claims, and of what has expired, too.
-_LOWEST = """
+_LEVELS = Table("known", "agent_id, priority, floor")
+_LOWEST = f"""
 SELECT known.agent_id, known.priority, (
-    SELECT position FROM {schema}.request
+    SELECT position FROM {{schema}}.request
     WHERE target_agent_id = known.agent_id AND queued AND priority = known.priority
         AND position >= known.floor
     ORDER BY position LIMIT 1
 )
-FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) AS known (agent_id, priority, floor)
+FROM {_LEVELS}
 """
 
 # `rules.give_back_lapsed`: all claims of others in a queue, or none if one of them is live by now
@@ -481,25 +437,23 @@ FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
     target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
 """
-_RENEW = """
+_CLAIMS = Table("given", "request_id, epoch")
+_RENEW = f"""
 WITH kept AS MATERIALIZED (
-    SELECT r.request_id FROM {schema}.request AS r
-    JOIN unnest(%b::text[], %b::bigint[]) AS given (request_id, epoch) USING (request_id, epoch)
+    SELECT r.request_id FROM {{schema}}.request AS r JOIN {_CLAIMS} USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
-UPDATE {schema}.request AS r SET lease_until_ms = %b::bigint FROM kept
+UPDATE {{schema}}.request AS r SET lease_until_ms = %b::bigint FROM kept
 WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
 """
-_RELEASE = """
+_RELEASED = Table("given", "request_id, epoch, executions, not_before_ms, leaves_queue")
+_RELEASE = f"""
 WITH kept AS MATERIALIZED (
     SELECT r.request_id, given.executions, given.not_before_ms, given.leaves_queue
-    FROM {schema}.request AS r
-    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::boolean[])
-        AS given (request_id, epoch, executions, not_before_ms, leaves_queue)
-        USING (request_id, epoch)
+    FROM {{schema}}.request AS r JOIN {_RELEASED} USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
-UPDATE {schema}.request AS r
+UPDATE {{schema}}.request AS r
 SET state = CASE WHEN kept.leaves_queue THEN 'DELAYED' ELSE 'RECEIVED' END,
     position = CASE WHEN kept.leaves_queue THEN NULL ELSE r.position END,
     queued = NOT kept.leaves_queue, delayed = kept.leaves_queue, owner = NULL,
@@ -564,26 +518,17 @@ def limits_of(agents: Sequence[str]) -> Query:
 
 def set_limits(limits: Mapping[str, AgentLimits]) -> Query:
     """Set the limits of agents."""
-    return _SET_LIMITS, [
-        texts(list(limits)),
-        numbers([each.workers for each in limits.values()]),
-        numbers([each.starts for each in limits.values()]),
-        numbers([each.window_ms for each in limits.values()]),
-    ]
+    return _SET_LIMITS, _LIMITED.of((name, *astuple(its)) for name, its in limits.items())
 
 
 def note_starts(started: Mapping[str, str]) -> Query:
     """Write what `LimitedAgent.written` gives; the mailboxes are locked."""
-    return _NOTE_STARTS, [texts(list(started)), texts(list(started.values()))]
+    return _NOTE_STARTS, _STARTED.of(started.items())
 
 
 def lowest(levels: Sequence[Level]) -> Query:
     """Read agent, priority, and the lowest position from a floor on, or NULL."""
-    return _LOWEST, [
-        texts([each[0] for each in levels]),
-        numbers([each[1] for each in levels]),
-        numbers([each[2] for each in levels]),
-    ]
+    return _LOWEST, _LEVELS.of(levels)
 
 
 def give_back_lapsed(
@@ -629,22 +574,12 @@ def claim_of(row: Row) -> Claim:
 
 def renew(claims: Sequence[tuple[str, int]], until_ms: int) -> Query:
     """Extend leases; one row of request and epoch for each claim that still holds."""
-    return _RENEW, [
-        texts([each[0] for each in claims]),
-        numbers([each[1] for each in claims]),
-        until_ms,
-    ]
+    return _RENEW, [*_CLAIMS.of(claims), until_ms]
 
 
 def release(releases: Sequence[Release]) -> Query:
     """Give claims back."""
-    return _RELEASE, [
-        texts([each.request_id for each in releases]),
-        numbers([each.epoch for each in releases]),
-        numbers([each.executions for each in releases]),
-        numbers([each.not_before_ms for each in releases]),
-        flags([each.leaves_queue for each in releases]),
-    ]
+    return _RELEASE, _RELEASED.of_records(releases)
 
 
 def delayed_agents(now_ms: int, limit: int) -> Query:
@@ -665,24 +600,21 @@ def next_delayed() -> Query:
 # -- messages -------------------------------------------------------------------------------------
 
 _MESSAGES = f"SELECT {_MESSAGE} FROM {{schema}}.message WHERE message_id = ANY (%b)"
+_POSTED = Table("n", _MESSAGE)
 _ADD_MESSAGES = f"""
-INSERT INTO {{schema}}.message ({_MESSAGE})
-SELECT * FROM unnest(
-    %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[]
-)
+INSERT INTO {{schema}}.message ({_MESSAGE}) SELECT * FROM {_POSTED}
 ON CONFLICT DO NOTHING RETURNING true
 """
+_RANGES = Table("n", "source, target, low, high")
 _ACKNOWLEDGE = f"""
 UPDATE {{schema}}.message SET state = 'ACKNOWLEDGED', payload = %b, next_attempt_at_ms = NULL
-FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[]) AS n (source, target, low, high)
+FROM {_RANGES}
 WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
     AND state = 'PENDING'
 RETURNING {_MESSAGE}
 """
-_FORGET_TOMBSTONES = """
-DELETE FROM {schema}.message
-USING unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[]) AS n (source, target, low, high)
+_FORGET_TOMBSTONES = f"""
+DELETE FROM {{schema}}.message USING {_RANGES}
 WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
     AND state = 'TOMBSTONE'
 """
@@ -694,13 +626,12 @@ SELECT {_MESSAGE}, (
 FROM {{schema}}.message AS m WHERE next_attempt_at_ms <= %b::bigint
 ORDER BY next_attempt_at_ms, message_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """
-_PLAN = """
-UPDATE {schema}.message AS m
+_PLANNED = Table("n", "message_id, state, attempts, next_attempt_at_ms")
+_PLAN = f"""
+UPDATE {{schema}}.message AS m
 SET state = n.state, attempts = n.attempts, next_attempt_at_ms = n.next_attempt_at_ms,
     payload = CASE n.state WHEN 'TOMBSTONE' THEN %b ELSE m.payload END
-FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
-    AS n (message_id, state, attempts, next_attempt_at_ms)
-WHERE m.message_id = n.message_id
+FROM {_PLANNED} WHERE m.message_id = n.message_id
 """
 _HASTEN = """
 WITH page AS (
@@ -769,21 +700,7 @@ def message(message_id: str) -> Query:
 
 def add_messages(records: Sequence[MessageRecord]) -> Query:
     """Enter messages that are not there; one row for each."""
-    return _ADD_MESSAGES, [
-        texts([each.message_id for each in records]),
-        texts([each.request_id for each in records]),
-        texts([each.source_agent_id for each in records]),
-        texts([each.target_agent_id for each in records]),
-        numbers([each.seq for each in records]),
-        texts([each.message_type for each in records]),
-        blobs([each.payload for each in records]),
-        texts([each.state for each in records]),
-        numbers([each.created_at_ms for each in records]),
-        numbers([each.expires_at_ms for each in records]),
-        numbers([each.attempts for each in records]),
-        numbers([each.next_attempt_at_ms for each in records]),
-        blobs([each.options for each in records]),
-    ]
+    return _ADD_MESSAGES, _POSTED.of_records(records)
 
 
 def acknowledge(settled: Settled) -> Query:
@@ -803,13 +720,7 @@ def lock_due(now_ms: int, limit: int) -> Query:
 
 def plan(records: Sequence[MessageRecord]) -> Query:
     """Write state, attempts and next attempt."""
-    return _PLAN, [
-        VOID_PAYLOAD,
-        texts([each.message_id for each in records]),
-        texts([each.state for each in records]),
-        numbers([each.attempts for each in records]),
-        numbers([each.next_attempt_at_ms for each in records]),
-    ]
+    return _PLAN, [VOID_PAYLOAD, *_PLANNED.of_records(records)]
 
 
 def hasten(targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int) -> Query:
@@ -835,12 +746,8 @@ def messages_of(of: Link | MessageState, before_ms: int) -> Query:
     return _OUTBOX, (*of, before_ms)
 
 
-def _ranges(settled: Settled) -> list[object]:
-    return [
-        *_ends(settled),
-        numbers([first for first, _ in settled.values()]),
-        numbers([last for _, last in settled.values()]),
-    ]
+def _ranges(settled: Settled) -> list[Array]:
+    return _RANGES.of((*link, *ends) for link, ends in settled.items())
 
 
 # -- others ---------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from ....errors import UsageError
 from ...ledger.submissions import SubmittedRequest, in_order
 from ...ledger.types import Appended, LedgerNews, OutgoingMessage
 from . import news
-from .arrays import numbers, texts
-from .working_set import flush, load, load_held
+from .arrays import Table, numbers
+from .working_set import flush, load_to_append
 
 Tell = Callable[[LedgerNews], Sequence[Query]]
 Outgoing = Callable[[SubmittedRequest], OutgoingMessage]
@@ -60,15 +60,13 @@ _SEE_SOME = f"""
 SELECT {_COLUMNS} FROM {{schema}}.submission WHERE transaction = ANY (%b)
 ORDER BY transaction, target_agent_id, number LIMIT %b::bigint
 """
-_TAKE = """
-SELECT s.number FROM {schema}.submission AS s
-JOIN unnest(%b::bigint[], %b::text[], %b::bigint[])
-    AS given (transaction, target_agent_id, number) USING (transaction, target_agent_id, number)
+_GIVEN = Table("given", "transaction, target_agent_id, number")
+_TAKE = f"""
+SELECT s.number FROM {{schema}}.submission AS s JOIN {_GIVEN} USING ({_GIVEN.columns})
 ORDER BY number FOR UPDATE OF s SKIP LOCKED
 """
-_FORGET = """
-DELETE FROM {schema}.submission AS s
-USING unnest(%b::bigint[], %b::text[], %b::bigint[]) AS given (transaction, target_agent_id, number)
+_FORGET = f"""
+DELETE FROM {{schema}}.submission AS s USING {_GIVEN}
 WHERE s.transaction = given.transaction AND s.target_agent_id = given.target_agent_id
     AND s.number = given.number
 """
@@ -181,33 +179,16 @@ async def take_over(
     tell: Tell,
 ) -> list[tuple[OutgoingMessage, Appended] | None]:
     """Enter submissions and forget them; return None for each that another process has."""
-    given = _keys(seen)
-    [rows] = await transaction.ask((_TAKE, given))
+    [rows] = await transaction.ask((_TAKE, _GIVEN.of_records(seen)))
     taken = in_order(seen, {number for (number,) in rows})
     messages = [outgoing(each) for each in taken]
-    unit = await load(
-        transaction,
-        incarnation,
-        links={(each.source_agent_id, each.target_agent_id) for each in messages},
-        agents={each.target_agent_id for each in messages if each.local},
-        request_ids=[each.key for each in messages],
-        message_ids=[each.message_id for each in messages if not each.local],
-    )
-    await load_held(transaction, unit, unit.releases_here(messages))
+    unit = await load_to_append(transaction, incarnation, messages)
     entered = {
         each.number: (message, unit.append(message))
         for each, message in zip(taken, messages, strict=True)
     }
     if taken:
-        await transaction.ask((_FORGET, _keys(taken)))
+        await transaction.ask((_FORGET, _GIVEN.of_records(taken)))
     queues = {each.target_agent_id for each in messages if each.local}
     await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
     return [entered.get(each.number) for each in seen]
-
-
-def _keys(submissions: Sequence[SubmittedRequest]) -> list[object]:
-    return [
-        numbers([each.transaction for each in submissions]),
-        texts([each.target_agent_id for each in submissions]),
-        numbers([each.number for each in submissions]),
-    ]

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ....base.database.postgres import Query, Raced, Transaction
-from ...ledger.types import Link, MessageRecord
-from ...ledger.unit_of_work import UnitOfWork
+from ...ledger.types import Link, MessageRecord, OutgoingMessage
+from ...ledger.unit_of_work import UnitOfWork, touched_by
 from .. import records
 from . import statements
 
@@ -63,6 +63,18 @@ async def load(
         messages={message.message_id: message for message in messages},
     )
     unit.free = [agent_id for (agent_id,) in vacant]
+    return unit
+
+
+async def load_to_append(
+    transaction: Transaction,
+    incarnation: int,
+    messages: Sequence[OutgoingMessage],
+    vacancy: Query | None = None,
+) -> UnitOfWork:
+    """Load what messages that are made here touch."""
+    unit = await load(transaction, incarnation, *touched_by(messages), vacancy=vacancy)
+    await load_held(transaction, unit, unit.releases_here(messages))
     return unit
 
 

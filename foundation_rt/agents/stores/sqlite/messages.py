@@ -21,7 +21,7 @@ from ...ledger.types import (
     OutgoingMessage,
     Received,
 )
-from ...ledger.unit_of_work import UnitOfWork
+from ...ledger.unit_of_work import UnitOfWork, touched_by
 from ...persistence import RetryDecision
 from .. import records
 from .claims import free_agents, write_claims
@@ -37,17 +37,7 @@ def append(
     claiming: Claiming = NO_CLAIMING,
 ) -> list[Appended]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = load(
-        connection,
-        incarnation,
-        links=[(each.source_agent_id, each.target_agent_id) for each in messages],
-        agents=[each.target_agent_id for each in messages if each.local],
-        request_ids=[each.key for each in messages],
-        # A request that is executed here has no message.
-        message_ids=[
-            each.message_id for each in messages if not each.local or each.request_id is None
-        ],
-    )
+    unit = load(connection, incarnation, *touched_by(messages))
     load_held(connection, unit, unit.releases_here(messages))
     unit.free = free_agents(connection, claiming.wanted)
     appended = unit.append_all(messages)
