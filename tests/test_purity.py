@@ -49,7 +49,6 @@ PURE = (
     "agents.ledger.claims",
     "agents.ledger.exchange",
     "agents.ledger.operations",
-    "agents.ledger.outcomes",
     "agents.ledger.schedules",
     "agents.ledger.schedule_keeper",
     "agents.ledger.submissions",

@@ -110,7 +110,7 @@ def _configured(line: CommandLine) -> ServerConfig:
 
 
 def _list(line: CommandLine, output: Output) -> int:
-    from ..agents.ledger.outlines import show_agent, show_outline
+    from ..agents.ledger.operator import show_agent, show_outline
 
     limit = line.number("--limit") or _DEFAULT_LIMIT
     age_s = line.number("--older-than")
@@ -151,7 +151,7 @@ async def _query(ledger: _Ledger, line: CommandLine, limit: int, age_s: int | No
 
 
 def _show(line: CommandLine, output: Output) -> int:
-    from ..agents.ledger.outlines import show_request
+    from ..agents.ledger.operator import show_request
 
     [request_id] = line.positional
     record = _at_ledger(line, lambda ledger: ledger.store.get_request_record(request_id))
@@ -219,7 +219,7 @@ def _change(
     work: Callable[[_Ledger], Awaitable[list[Changed]]],
 ) -> int:
     from ..agents.ledger.administration import Verdict
-    from ..agents.ledger.outlines import show_change
+    from ..agents.ledger.operator import show_change
 
     if not _is_agreed(line, output, question):
         return _REFUSED_EXIT
@@ -259,7 +259,7 @@ def _is_agreed(line: CommandLine, output: Output, question: str) -> bool:
 
 
 def _schedules(line: CommandLine, output: Output) -> int:
-    from ..agents.ledger.outlines import show_time
+    from ..agents.ledger.operator import show_time
 
     limit = line.number("--limit") or _DEFAULT_LIMIT
     after = line.option("--after") or ""
@@ -305,7 +305,7 @@ def _unschedule(line: CommandLine, output: Output) -> int:
 
 def _schedule(schedule: Schedule) -> dict[str, Any]:
     """Return a schedule for programs."""
-    from ..agents.ledger.outlines import show_time
+    from ..agents.ledger.operator import show_time
 
     return {
         "name": schedule.name,

@@ -13,7 +13,6 @@ from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError, describe_exception
 from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
-from .counts import AgentCounts
 from .effects import Abandon, Execute, Operation, Persist
 from .exchange import Exchange
 from .ledger_time import LedgerTime
@@ -38,6 +37,49 @@ from .types import (
 
 if TYPE_CHECKING:
     from ..messages import OutcomeWrite
+
+MAX_AGENTS = 1000
+"""The most agents that have numbers of their own in the life of a node."""
+
+OTHER_AGENTS = "other"
+"""The name under which all further ones are counted."""
+
+
+@define(eq=False, repr=False)
+class AgentCounts(Shown):
+    """Counts for one node, by agent.
+
+    Attributes:
+        executions: handlers that were begun.
+        outcomes: outcomes that were recorded, also by state.
+        lost_claims: claims that were lost, though the request had not expired.
+    """
+
+    executions: Counter[str] = field(factory=Counter, init=False)
+    outcomes: Counter[tuple[str, RequestState]] = field(factory=Counter, init=False)
+    lost_claims: Counter[str] = field(factory=Counter, init=False)
+    _names: set[str] = field(factory=set, init=False)
+
+    def begun(self, agent_id: str) -> None:
+        """Count a handler that begins."""
+        self.executions[self.name_of(agent_id)] += 1
+
+    def ended(self, agent_id: str, state: RequestState) -> None:
+        """Count an outcome that is recorded."""
+        self.outcomes[self.name_of(agent_id), state] += 1
+
+    def lost(self, agent_id: str) -> None:
+        """Count a claim that was lost."""
+        self.lost_claims[self.name_of(agent_id)] += 1
+
+    def name_of(self, agent_id: str) -> str:
+        """Return the name under which an agent is counted."""
+        names = self._names
+        if agent_id not in names:
+            if len(names) >= MAX_AGENTS:
+                return OTHER_AGENTS
+            names.add(agent_id)
+        return agent_id
 
 
 @define(eq=False, repr=False)

@@ -190,10 +190,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         import asyncio
 
         from ..stores.memory_usage import Usage
-        from .execution import Executor
         from .hooks import Hooks
         from .late_calls import LateCalls
         from .runner import NodeClock, NodeRunner
+        from .workers import Executor
 
         logger, name = self._own_logger(), self.name or self.aacp.name
         store = self.store or make_store(self.aacp, logger, self._shares)
@@ -569,7 +569,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON, or the lifetime is not
                 valid; RESOURCE_EXHAUSTED, it is too large.
         """
-        from .declared_schedules import declared_schedule
+        from .cron import declared_schedule
 
         transport = None if self._running is None else self._running.runner.transport
         schedule = declared_schedule(

@@ -15,13 +15,13 @@ from attrs import define, field
 
 from ...features.instruments import CALLBACK_TIMEOUT_MS, Family, LabelValues
 from ...features.probes import Probe
-from .counts import MAX_AGENTS
+from .claims import MAX_AGENTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from .administration import AgentSummary
-    from .counts import AgentCounts
+    from .claims import AgentCounts
     from .runner import NodeRunner
 
 KEEP_SECONDS = 5.0

@@ -24,10 +24,9 @@ from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
 from .claims import Claims
 from .effects import AnyWaiter, Effect, Operation, Persist, ResolveWaiter
-from .exchange import Exchange
+from .exchange import Exchange, Outcomes
 from .ledger_time import LedgerTime
 from .operations import MakeArguments, NodeSettings, Operations
-from .outcomes import Outcomes
 from .retransmitter import Retransmitter
 from .schedule_keeper import ScheduleKeeper
 from .submission_taker import SubmissionTaker

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import fields
 
 from ...base.exact_json import dumps, loads
 from ...errors import ErrorCode, StructuredError
-from .copies import copy_of_message
 from .ownership import given_id
 from .types import (
     TERMINAL,
@@ -35,6 +37,19 @@ from .types import (
 
 if TYPE_CHECKING:
     from ..persistence import RetryDecision
+
+T = TypeVar("T")
+
+
+def _copier(kind: type[T], fields_of_kind: Any) -> Callable[[T], T]:
+    """Return a function that copies records; a copy shares the values, which do not change."""
+    values_of = attrgetter(*(each.name for each in fields_of_kind))
+    return lambda record: kind(*values_of(record))
+
+
+copy_of_request = _copier(RequestRecord, fields(RequestRecord))
+copy_of_message = _copier(MessageRecord, fields(MessageRecord))
+
 
 _DIGEST_BYTES = 16
 

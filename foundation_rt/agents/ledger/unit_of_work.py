@@ -22,11 +22,11 @@ from attrs import define, evolve, field, setters
 from ...base.shown import Shown
 from ...errors import UsageError
 from .administration import Changed, Verdict, judge_cancelling, judge_requeueing
-from .copies import copy_of_request
 from .request_options import NO_OPTIONS, RequestOptions
 from .rules import (
     claim_from,
     conflict_error,
+    copy_of_request,
     is_repeated,
     judge,
     may_complete,

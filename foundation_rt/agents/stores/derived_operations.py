@@ -1,13 +1,14 @@
-"""Operations that no node performs, over others: for programs that look into a ledger."""
+"""Operations that no node performs, over others; and the refusals of ledgers that lack some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 from ...base.exact_json import dumps
-from ...errors import StructuredError
+from ...errors import StructuredError, UsageError
 from ..ledger.administration import PENDING, RequestQuery
+from ..ledger.submissions import SubmittedRequest, TakenSubmissions
 from ..ledger.types import (
     MESSAGE_STATES,
     Envelope,
@@ -19,6 +20,35 @@ from ..ledger.types import (
     RequestState,
 )
 from ..ledger.unit_of_work import ALL, UnitOfWork
+
+
+class WithoutSubmissions:
+    """The methods of a ledger into which nobody enters requests in a transaction of their own."""
+
+    __slots__ = ()
+
+    takes_submissions = False
+
+    async def submit(self, connection: Any, submission: SubmittedRequest) -> None:
+        """Refuse: see `AACPPersistenceAdapter`."""
+        raise UsageError(
+            "request_in needs a ledger in PostgreSQL, in the database of your transaction: set"
+            " aacp.store to its URL. Use send_request with other ledgers"
+        )
+
+    async def submitted_to(self, request_id: str) -> str | None:
+        """Return None: see `AACPPersistenceAdapter`."""
+        return None
+
+    async def take_submissions(
+        self,
+        transactions: Collection[int] | None,
+        now_ms: int,
+        next_attempt_at_ms: int,
+        limit: int,
+    ) -> TakenSubmissions:
+        """Return nothing: see `AACPPersistenceAdapter`."""
+        return TakenSubmissions([])
 
 
 class DerivedOperations(Protocol):

@@ -25,10 +25,11 @@ from ..ledger.administration import (
     summaries,
 )
 from ..ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent
-from ..ledger.copies import copy_of_message, copy_of_request
 from ..ledger.rules import (
     PURGE_BATCH,
     claim_from,
+    copy_of_message,
+    copy_of_request,
     executed_elsewhere_until,
     give_back_lapsed,
     make_void,
@@ -68,9 +69,8 @@ from ..ledger.types import (
 )
 from ..ledger.unit_of_work import UnitOfWork, snapshot
 from ..persistence import RetryDecision
-from .derived_operations import DerivedOperations
+from .derived_operations import DerivedOperations, WithoutSubmissions
 from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
-from .without_submissions import WithoutSubmissions
 
 T = TypeVar("T")
 P = ParamSpec("P")

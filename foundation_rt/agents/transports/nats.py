@@ -41,8 +41,7 @@ try:
 except ImportError:
     raise MissingExtraError("AACP over NATS", "nats") from None
 
-from .nats_layout import here_subject, subject_of, token_of
-from .nats_listener import RETRY_DELAY, Candidate, NatsListener
+from .nats_listener import RETRY_DELAY, Candidate, NatsListener, here_subject, subject_of, token_of
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

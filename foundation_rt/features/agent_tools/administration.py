@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...agents.ledger.administration import PAGE_START, RequestQuery, key_of
 from ...agents.ledger.coordinator import AgentCoordinatorV2
-from ...agents.ledger.outlines import show_agent, show_change, show_outline, show_request
+from ...agents.ledger.operator import show_agent, show_change, show_outline, show_request
 from ...agents.ledger.types import RequestState
 from ...agents.persistence import StoreError
 from ...agents.transports import TransportError

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import Server
 from foundation_rt.agents import AgentCoordinatorV2, RequestFailedError
-from foundation_rt.agents.ledger.counts import MAX_AGENTS, OTHER_AGENTS, AgentCounts
+from foundation_rt.agents.ledger.claims import MAX_AGENTS, OTHER_AGENTS, AgentCounts
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.settings import ServerConfig, TelemetrySection

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.agents.ledger.errors import OutcomeUnknownError
-from foundation_rt.agents.ledger.waiters import Waiters
+from foundation_rt.agents.ledger.runner import Waiters
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.base.clock import ManualClock
 from tests.support.virtual_loop import run_virtual

@@ -29,13 +29,14 @@ from foundation_rt.agents.ledger.types import Envelope, MessageType
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError, nats
 from foundation_rt.agents.transports.nats import NatsTransport
-from foundation_rt.agents.transports.nats_layout import (
+from foundation_rt.agents.transports.nats_listener import (
     MAX_TOKEN_LENGTH,
+    Candidate,
     here_subject,
+    read_candidate,
     token_of,
     who_subject,
 )
-from foundation_rt.agents.transports.nats_listener import Candidate, read_candidate
 from foundation_rt.errors import MissingExtraError, UsageError
 from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
 from tests.support.recorded_log import RecordedLog

@@ -15,9 +15,8 @@ from ....base.database.sqlite import SqliteDatabase
 from ....base.shown import Shown
 from ...ledger.types import Claimed, LedgerNews
 from ...persistence import LeaseRenewer, StoreError
-from ..derived_operations import DerivedOperations
-from ..without_submissions import WithoutSubmissions
-from . import administration, maintenance, schedules, schema
+from ..derived_operations import DerivedOperations, WithoutSubmissions
+from . import administration, schedules, schema
 from . import claims as claiming
 from . import messages as messaging
 from .ledger_clock import MachineClocks, read_clock, set_clock
@@ -165,7 +164,7 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     def _prepare(self, connection: sqlite3.Connection, alone: bool) -> None:
         schema.migrate(connection, self.path)
-        self.incarnation, self.uid = maintenance.get_names(connection)
+        self.incarnation, self.uid = administration.get_names(connection)
         set_clock(connection, self._clocks, alone)
         if alone:
             claiming.release_all(connection)
@@ -208,12 +207,12 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
     take_due = _changing(messaging.take_due)
     hasten = _changing(messaging.hasten)
     reschedule = _changing(messaging.reschedule)
-    put_request_record = _changing(maintenance.put_request)
-    get_request_records = _changing(maintenance.get_requests)
+    put_request_record = _changing(administration.put_request)
+    get_request_records = _changing(administration.get_requests)
     get_message_record = _changing(messaging.get_message)
-    _mark = _changing(maintenance.mark)
+    _mark = _changing(administration.mark)
     get_last_sequence = _changing(messaging.get_last_seq)
-    purge_expired = _changing(maintenance.purge)
+    purge_expired = _changing(administration.purge)
     list_requests = _asking(administration.list_requests)
     summarize_agents = _asking(administration.summarize)
     measure_queues = _asking(administration.measure)

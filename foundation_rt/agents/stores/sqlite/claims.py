@@ -22,8 +22,7 @@ from ...ledger.rules import (
 from ...ledger.types import ClaimCompletion, Claimed, Completed, Queued, Release, RequestRecord
 from .. import records
 from .ledger_clock import MachineClocks, read_clock
-from .rows import IS_QUEUED, REQUEST, ids_of
-from .working_set import flush, load, read_links
+from .working_set import IS_QUEUED, REQUEST, flush, ids_of, load, read_links
 
 _WITHOUT_PAYLOAD = REQUEST.replace("payload", "x''")
 

@@ -25,8 +25,16 @@ from ...ledger.unit_of_work import UnitOfWork, touched_by
 from ...persistence import RetryDecision
 from .. import records
 from .claims import free_agents, write_claims
-from .rows import IS_OUTBOUND, LOW_WATERMARK, MESSAGE, ids_of, read_link
-from .working_set import flush, load, load_held
+from .working_set import (
+    IS_OUTBOUND,
+    LOW_WATERMARK,
+    MESSAGE,
+    flush,
+    ids_of,
+    load,
+    load_held,
+    read_link,
+)
 
 
 def append(

@@ -16,7 +16,7 @@ from ...ledger.schedules import (
 )
 from .. import records
 from .messages import append
-from .rows import ids_of
+from .working_set import ids_of
 
 _COLUMNS = ", ".join(records.SCHEDULE_COLUMNS)
 _WRITE = (

@@ -1,31 +1,125 @@
-"""Loading a unit of work from the tables, and flushing it into them."""
+"""The rows of the tables, and units of work that are loaded from them and flushed into them."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import orjson
 
 from ...ledger.session_manager import LinkState
-from ...ledger.types import VOID_PAYLOAD, Link, MessageRecord, MessageState
+from ...ledger.types import VOID_PAYLOAD, Link, MessageRecord, MessageState, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
-from .rows import (
-    ADD_REQUEST,
-    ENTER_REQUEST,
-    FINISH_REQUEST,
-    INSERT_MESSAGE,
-    IS_OUTBOUND,
-    MESSAGE,
-    WRITE_LINK,
-    added_row,
-    entered_row,
-    finished_row,
-    ids_of,
-    link_row,
-    message_row,
-    read_link,
-    read_requests,
+
+Row = tuple[Any, ...]
+
+REQUEST = ", ".join(records.REQUEST_COLUMNS)
+MESSAGE = ", ".join(records.MESSAGE_COLUMNS)
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+INSERT_REQUEST = _insert("requests", records.REQUEST_COLUMNS)
+# The fields that are None in a new request are not bound, at 0.4 us each: sqlite3 looks for an
+# adapter of everything but int, float, str and bytearray.
+_NEW_FIELDS = tuple(
+    name
+    for name in records.REQUEST_FIELDS
+    if name
+    not in ("owner", "lease_until_ms", "result", "error", "completion_ref", "finished_at_ms")
 )
+ADD_REQUEST = _insert("requests", [records.COLUMNS.get(each, each) for each in _NEW_FIELDS])
+INSERT_MESSAGE = _insert("messages", records.MESSAGE_COLUMNS)
+# Two updates, each of the columns that it changes: an outcome written with seq and position, which
+# are in indexes, costs 4.8 us instead of 4.0.
+ENTER_REQUEST = (
+    "UPDATE requests SET state = ?, seq = ?, by_message = ?, position = ?, not_before_ms = ?"
+    " WHERE request_id = ?"
+)
+FINISH_REQUEST = (
+    "UPDATE requests SET state = ?, owner = NULL, lease_until_ms = NULL, result = ?, error = ?,"
+    " finished_at_ms = ? WHERE request_id = ?"
+)
+WRITE_LINK = (
+    "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET"
+    " last_seq = excluded.last_seq, acked = excluded.acked,"
+    " contiguous = excluded.contiguous, ahead = excluded.ahead, series = excluded.series"
+)
+IS_QUEUED = "position IS NOT NULL AND finished_at_ms IS NULL"
+IS_OUTBOUND = "state IN ('PENDING', 'TOMBSTONE')"
+LOW_WATERMARK = (
+    "(SELECT acked + 1 FROM links AS l WHERE l.source_agent_id = m.source_agent_id"
+    " AND l.target_agent_id = m.target_agent_id)"
+)
+
+
+def _maker_of_rows(columns: Sequence[str]) -> Callable[[Any], Row]:
+    """Return a function from a record to the values of its columns.
+
+    A StrEnum is a string to SQLite only by way of an adapter that is looked up for every value;
+    its `_value_` is one (0.3 us a row less).
+    """
+    get: Callable[[Any], Row] = attrgetter(
+        *(f"{name}._value_" if name in _ENUMS else name for name in columns)
+    )
+    return get
+
+
+_ENUMS = {"message_type", "state"}
+
+request_row = _maker_of_rows(records.REQUEST_FIELDS)
+message_row = _maker_of_rows(records.MESSAGE_COLUMNS)
+added_row = _maker_of_rows(_NEW_FIELDS)
+entered_row = attrgetter(
+    "state._value_", "seq", "needs_response", "position", "not_before_ms", "request_id"
+)
+finished_row = attrgetter("state._value_", "result", "error", "finished_at_ms", "request_id")
+
+
+def ids_of(ids: Iterable[str]) -> str:
+    """Return ids as ``json_each`` takes them."""
+    return orjson.dumps(list(ids)).decode()
+
+
+def read_requests(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, RequestRecord]:
+    """Return the requests of these ids that are there."""
+    rows = connection.execute(
+        f"SELECT {REQUEST} FROM requests WHERE request_id IN (SELECT value FROM json_each(?))",
+        (ids_of(ids),),
+    )
+    return {row[0]: records.request_of(row) for row in rows}
+
+
+def read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
+    """Return both ends of a link, if there is one."""
+    row = connection.execute(
+        "SELECT last_seq, acked, contiguous, ahead, series FROM links"
+        " WHERE source_agent_id = ? AND target_agent_id = ?",
+        link,
+    ).fetchone()
+    if row is None:
+        return None
+    last_seq, acked, received_up_to, out_of_order, incarnation = row
+    return LinkState(last_seq, acked, received_up_to, set(orjson.loads(out_of_order)), incarnation)
+
+
+def link_row(link: Link, state: LinkState) -> Row:
+    """Return the values of the columns of a link."""
+    out_of_order = orjson.dumps(sorted(state.out_of_order)).decode()
+    return (
+        *link,
+        state.last_seq,
+        state.acked,
+        state.received_up_to,
+        out_of_order,
+        state.incarnation,
+    )
 
 
 def load(
