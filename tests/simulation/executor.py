@@ -105,7 +105,7 @@ class SimulatedExecutor:
             if len(slot.runs) >= claim.workers:
                 return
             slot.queue.remove(claim)
-            if process.node.holds(claim):
+            if process.node.claims.holds(claim):
                 fault = process.simulator.dice.on_execution()
                 if fault is Fault.CRASH_BEFORE_EXECUTION:
                     process.crash()
@@ -161,10 +161,10 @@ class SimulatedExecutor:
         else:
             result = result_of(run.claim.payload, run.number)
         simulator.note("end", process.number, run.claim, result or error)
-        held = process.node.holds(run.claim)
+        held = process.node.claims.holds(run.claim)
         in_transaction = None if error is not None else self._write(run)
-        process.node.executed(run.claim, result, error, process.now_ms, in_transaction)
-        if held and not process.node.holds(run.claim):
+        process.node.claims.executed(run.claim, result, error, process.now_ms, in_transaction)
+        if held and not process.node.claims.holds(run.claim):
             simulator.witness.to_be_repeated(process.disk, run.claim)
 
     def _write(self, run: Run) -> Write | None:

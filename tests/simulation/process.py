@@ -111,7 +111,7 @@ class Process:
         self.executor = SimulatedExecutor(self)
         self.node.exchange.incarnation = self.disk.incarnation
         simulator.note("start", self.number)
-        self.node.start(self.now_ms)
+        self.node.start()
         for agent_id, processes in simulator.registered.items():
             if self.number in processes:
                 self._add_agent(agent_id)
@@ -132,10 +132,10 @@ class Process:
 
     def shut_down(self) -> None:
         """Give back the claims that are not begun, then end without waiting for the ledger."""
-        self.node.stop()
+        self.node.claims.stop()
         for slot in self.executor.slots.values():
             for claim in clear_queue(slot):
-                self.node.give_back(claim, self.now_ms)
+                self.node.claims.give_back(claim)
         self.simulator.after(_SHUTDOWN_MS, self._after_shutdown, self.life)
         self.perform()
 
@@ -193,22 +193,22 @@ class Process:
     def send(self, call: Call) -> None:
         """Send the message of a caller."""
         self.simulator.note("send", self.number, call.outgoing)
-        self.node.send([call.outgoing], call, self.now_ms)
+        self.node.exchange.send([call.outgoing], call)
         self.perform()
 
     def deliver(self, packet: Packet) -> None:
         """Deliver envelopes."""
         self.simulator.note("deliver", self.number, packet[1])
-        self.node.deliver(packet[1], packet, self.now_ms)
+        self.node.exchange.deliver(packet[1], packet, self.now_ms)
         self.perform()
 
     def hear(self, heard: tuple[int, LedgerNews]) -> None:
         """Look at what an operator has changed, as the coordinator does (AACP-116)."""
         life, news = heard
         if self.life == life and self.paused_ms <= 0:
-            self.node.look_around(news, self.now_ms)
-            self.node.check_claims(self.now_ms)
-            self.node.process_retries_once(self.now_ms)
+            self.node.look_around(news)
+            self.node.claims.check()
+            self.node.operations.want(Operation.TAKE_DUE)
             self.perform()
 
     def register(self, agent_id: str) -> None:
@@ -219,13 +219,13 @@ class Process:
     def _add_agent(self, agent_id: str) -> None:
         self.executor.add_agent(agent_id)
         limits = self.simulator.scenario.limits.get(agent_id, NO_LIMITS)
-        self.node.add_agent(agent_id, self.now_ms, limits)
+        self.node.claims.add_agent(agent_id, limits)
 
     def unregister(self, agent_id: str) -> None:
         """Unregister an agent; give back the claims that it has not begun."""
-        self.node.remove_agent(agent_id)
+        self.node.claims.remove_agent(agent_id)
         for claim in self.executor.remove_agent(agent_id):
-            self.node.give_back(claim, self.now_ms)
+            self.node.claims.give_back(claim)
         self.perform()
 
     # -- effects of the node ----------------------------------------------------------------
@@ -236,7 +236,7 @@ class Process:
         self._has_news = True
         while self._has_news:
             self._has_news = False
-            for effect in self.node.take_effects():
+            for effect in self.node.take_effects(self.now_ms):
                 _PERFORM[type(effect)](self, effect)
                 if self.life != life:
                     return
@@ -244,7 +244,7 @@ class Process:
 
     def _arm(self) -> None:
         """Schedule the node's next tick."""
-        due_ms = self.node.wake_at_ms
+        due_ms = self.node.operations.wake_at_ms
         if due_ms is None:
             return
         wake_at = due_ms - START_MS - self.off_ms
@@ -264,12 +264,12 @@ class Process:
             self.simulator.after(self.paused_ms, self._wake, (self.life, self._wake_at))
             return
         self._wake_at = None
-        self.node.tick(self.now_ms)
+        self.node.operations.tick(self.now_ms)
         self.perform()
 
     def _execute(self, execute: Execute) -> None:
         if not self.executor.execute(execute.claim):
-            self.node.give_back(execute.claim, self.now_ms)
+            self.node.claims.give_back(execute.claim)
             self._has_news = True
 
     def _abandon(self, abandon: Abandon) -> None:
@@ -296,7 +296,7 @@ class Process:
     def _follow_time(self, effect: FollowTime) -> None:
         self.off_ms += effect.by_ms
         self.simulator.note("follow", self.number, effect.by_ms, self.wall_off_ms)
-        self.node.clock_followed(effect.by_ms, self.wall_off_ms - self.off_ms)
+        self.node.time.followed(effect.by_ms, self.wall_off_ms - self.off_ms)
         self._wake_at = None
         self._has_news = True
 

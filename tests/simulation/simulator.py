@@ -214,7 +214,7 @@ class Simulator:
                 return f"process {process.number}: {why}"
         if self.network.in_flight:
             return "envelopes are on their way"
-        if not all(process.node.is_quiet for process in self.processes):
+        if not all(process.node.operations.is_quiet for process in self.processes):
             return "operations of ledgers are under way"
         return self.workload.unfinished()
 

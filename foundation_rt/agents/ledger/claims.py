@@ -143,6 +143,15 @@ class Claims:
         """Return whether this node claims what is entered for its agents."""
         return bool(self.time.is_right) and not self._stopping
 
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim may still be executed: ask before beginning."""
+        return self.held.get(claim.request_id) is claim
+
+    def check(self) -> None:
+        """Find out at once, by a renewal, which claims an operator has taken (AACP-114)."""
+        if self.held:
+            self.operations.want(Operation.RENEW)
+
     def executes_any(self, request_ids: Iterable[str]) -> bool:
         """Return whether one of them is held whose execution has not ended."""
         return any(each in self.held and each not in self._ended for each in request_ids)
@@ -158,7 +167,7 @@ class Claims:
         self.awake.add(agent_id)
 
     def remove_agent(self, agent_id: str) -> None:
-        """Claim nothing more for an agent."""
+        """Claim nothing more for an agent; the caller gives back what it has not begun."""
         self._agents.pop(agent_id, None)
         self._undeclared.pop(agent_id, None)
         self.awake.remove(agent_id)
@@ -171,8 +180,17 @@ class Claims:
         now_ms: int,
         in_transaction: OutcomeWrite | None = None,
     ) -> None:
-        """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23)."""
-        if self.held.get(claim.request_id) is not claim:
+        """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23).
+
+        Args:
+            claim: the claim that was executed.
+            result: JSON; None with an error.
+            error: why it failed, if it did.
+            now_ms: the time.
+            in_transaction: writes what the handler wants to have written with its outcome
+                (AACP-05).
+        """
+        if not self.holds(claim):
             return  # it was lost meanwhile
         if error is not None:
             delay = self.retransmitter.delay_before_next_execution_ms(claim, error)
@@ -210,8 +228,15 @@ class Claims:
         begun: bool = False,
         leaves_queue: bool = False,
     ) -> None:
-        """Release a claim that is still held: it may be claimed again (AACP-25)."""
-        if self.held.get(claim.request_id) is claim:
+        """Release a claim that is still held: it may be claimed again (AACP-25).
+
+        Args:
+            claim: the claim.
+            not_before_ms: when it may be claimed again; None: at once.
+            begun: whether its execution was begun, and so counts (AACP-13, AACP-46).
+            leaves_queue: as in `Release`.
+        """
+        if self.holds(claim):
             # What is behind it does not wait where the order does not matter (AACP-190).
             leaves_queue |= claim.workers > 1 and not_before_ms is not None
             self._let_go(claim)
@@ -404,7 +429,7 @@ class Claims:
                 failed.add(claim.target_agent_id)
                 first += self._fail_writes(claim, completed.failure, now_ms)
                 continue
-            if self.held.get(completion.request_id) is claim:
+            if self.holds(claim):
                 if record is None:
                     self._lose(claim, now_ms)
                 else:
@@ -426,9 +451,8 @@ class Claims:
         """Stop the executions whose claims were lost."""
         renewed: list[Claim] = persist.batch
         for claim, still_held in zip(renewed, results, strict=True):
-            is_held = self.held.get(claim.request_id) is claim
             # One that has ended may have been completed, by an operation that seemed to fail.
-            if not still_held and is_held and claim.request_id not in self._ended:
+            if not still_held and self.holds(claim) and claim.request_id not in self._ended:
                 self._lose(claim, now_ms)
         if self.held:
             lease_ms = self.operations.settings.lease_ms
@@ -524,7 +548,7 @@ class Claims:
         self._ended.discard(claim.request_id)
         if claim.retry is not None:
             self.executed(claim, None, _WRITES_FAILED, now_ms)
-        elif self.held.get(claim.request_id) is claim:
+        elif self.holds(claim):
             # The policy does not repeat it: what is behind it was executed meanwhile (AACP-167).
             return [(self._end(claim, None, _WRITES_FAILED, now_ms), claim)]
         return []

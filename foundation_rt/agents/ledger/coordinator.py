@@ -29,6 +29,7 @@ from ..messages import AgentHandler
 from ..persistence import StoreError
 from .administration import MAX_PAGE, PAGE_START, PENDING, Changed, RequestQuery, Verdict, key_of
 from .agent_limits import AgentLimits, read_limits
+from .effects import Operation
 from .encoder import is_agent_id
 from .errors import RequestConflictError, RequestFailedError
 from .ownership import given_id, is_request_id, owned_id, owner_of
@@ -703,7 +704,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Send again now the messages that are due; it happens by itself as well."""
         if self._running is not None:
             runner = self._running.runner
-            runner.node.process_retries_once(runner.now_ms())
+            runner.node.operations.want(Operation.TAKE_DUE)
             runner.kick()
 
     async def schedule_retry(self, message_id: str, delay_ms: int) -> bool:
@@ -738,7 +739,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         at_ms = runner.now_ms() + delay_ms
         message = await runner.store.reschedule(message_id, at_ms, give_up=give_up)
         if message is not None:
-            runner.node.rescheduled(message, runner.now_ms(), given_up=give_up)
+            runner.node.exchange.rescheduled(message, given_up=give_up)
             runner.kick()
         return message is not None
 
@@ -878,10 +879,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         if record is None:
             return
         news = LedgerNews([record.target_agent_id], [record.request_id])
-        runner.node.look_around(news, runner.now_ms())
-        runner.node.check_claims(runner.now_ms())
+        runner.node.look_around(news)
+        runner.node.claims.check()
         if changed.response is not None:
-            runner.node.process_retries_once(runner.now_ms())
+            runner.node.operations.want(Operation.TAKE_DUE)
         runner.kick()
 
     # -- the running parts --------------------------------------------------------------------

@@ -52,7 +52,12 @@ class LedgerTime(Shown):
         self.operations.arm(Operation.READ_TIME, now_ms + self.operations.settings.lease_ms // 3)
 
     def followed(self, by_ms: int, off_ms: int) -> None:
-        """Judge the machine's clock, after the node's was moved by so many ms."""
+        """Continue after the node's clock was moved by so many ms; every delay stays as it is.
+
+        Args:
+            by_ms: as `FollowTime` said.
+            off_ms: how far the machine's own clock is ahead of it now.
+        """
         self.operations.awaits_time = False
         self.operations.shift(by_ms)
         if by_ms:

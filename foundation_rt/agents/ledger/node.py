@@ -13,35 +13,29 @@ register with `outcomes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
 
-from ...errors import StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
-from .agent_limits import NO_LIMITS, AgentLimits
 from .awake_agents import AwakeAgents
 from .claims import Claims
-from .effects import AnyWaiter, Effect, Operation, Persist, ResolveWaiter
+from .effects import Effect, Operation, Persist, ResolveWaiter
 from .exchange import Exchange, Outcomes
 from .ledger_time import LedgerTime
-from .operations import MakeArguments, NodeSettings, Operations
+from .operations import MakeArguments, NodeSettings, Operations, TakeResult
 from .retransmitter import Retransmitter
 from .schedule_keeper import ScheduleKeeper
 from .submission_taker import SubmissionTaker
 from .types import (
     Appended,
-    Claim,
-    Envelope,
     LedgerNews,
     Locked,
-    MessageRecord,
-    OutgoingMessage,
 )
 
 if TYPE_CHECKING:
-    from ..messages import OutcomeWrite
+    pass
 
 
 @define(eq=False, repr=False)
@@ -71,9 +65,8 @@ class Node:
     claims: Claims = field(init=False)
     schedules: ScheduleKeeper = field(init=False)
     submissions: SubmissionTaker = field(init=False)
-    _arguments: Mapping[Operation, MakeArguments] = field(init=False)
-    _continuations: Mapping[Operation, Callable[[Persist, Any, int], None]] = field(init=False)
-    _now_ms: int = field(default=0, init=False)
+    # What makes the arguments of an operation, and what takes its result.
+    _parts: Mapping[Operation, tuple[MakeArguments, TakeResult]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.operations = operations = Operations(self.settings)
@@ -92,127 +85,41 @@ class Node:
         self.claims = claims = Claims(operations, exchange, time, awake, self.retransmitter)
         self.schedules = schedules = ScheduleKeeper(operations, exchange, time)
         self.submissions = submissions = SubmissionTaker(operations, exchange, awake)
-        self._arguments = {
-            Operation.APPEND: self._append_arguments,
-            Operation.RECEIVE: exchange.receive_arguments,
-            Operation.QUEUE_DELAYED: claims.queue_delayed_arguments,
-            Operation.LIMIT_AGENTS: claims.limit_arguments,
-            Operation.CLAIM: claims.claim_arguments,
-            Operation.COMPLETE: claims.complete_arguments,
-            Operation.RENEW: claims.renew_arguments,
-            Operation.RELEASE: claims.release_arguments,
-            Operation.TAKE_DUE: exchange.take_due_arguments,
-            Operation.HASTEN: exchange.hasten_arguments,
-            Operation.LOOK_UP: outcomes.look_up_arguments,
-            Operation.PURGE: self._purge_arguments,
-            Operation.READ_TIME: time.arguments,
-            Operation.CHANGE_SCHEDULES: schedules.change_arguments,
-            Operation.DUE_SCHEDULES: schedules.due_arguments,
-            Operation.ENTER_RUNS: schedules.enter_arguments,
-            Operation.TAKE_SUBMISSIONS: submissions.arguments,
-        }
-        self._continuations = {
-            Operation.APPEND: self._appended,
-            Operation.RECEIVE: exchange.received,
-            Operation.QUEUE_DELAYED: claims.queued_delayed,
-            Operation.LIMIT_AGENTS: claims.limited,
-            Operation.CLAIM: claims.claimed,
-            Operation.COMPLETE: claims.completed,
-            Operation.RENEW: claims.renewed,
-            Operation.RELEASE: claims.released,
-            Operation.TAKE_DUE: exchange.taken,
-            Operation.HASTEN: exchange.hastened,
-            Operation.LOOK_UP: outcomes.looked_up,
-            Operation.PURGE: outcomes.purged,
-            Operation.READ_TIME: time.read,
-            Operation.CHANGE_SCHEDULES: schedules.changed,
-            Operation.DUE_SCHEDULES: schedules.found,
-            Operation.ENTER_RUNS: schedules.entered,
-            Operation.TAKE_SUBMISSIONS: submissions.taken,
+        self._parts = {
+            Operation.APPEND: (self._append_arguments, self._appended),
+            Operation.RECEIVE: (exchange.receive_arguments, exchange.received),
+            Operation.QUEUE_DELAYED: (claims.queue_delayed_arguments, claims.queued_delayed),
+            Operation.LIMIT_AGENTS: (claims.limit_arguments, claims.limited),
+            Operation.CLAIM: (claims.claim_arguments, claims.claimed),
+            Operation.COMPLETE: (claims.complete_arguments, claims.completed),
+            Operation.RENEW: (claims.renew_arguments, claims.renewed),
+            Operation.RELEASE: (claims.release_arguments, claims.released),
+            Operation.TAKE_DUE: (exchange.take_due_arguments, exchange.taken),
+            Operation.HASTEN: (exchange.hasten_arguments, exchange.hastened),
+            Operation.LOOK_UP: (outcomes.look_up_arguments, outcomes.looked_up),
+            Operation.PURGE: (self._purge_arguments, outcomes.purged),
+            Operation.READ_TIME: (time.arguments, time.read),
+            Operation.CHANGE_SCHEDULES: (schedules.change_arguments, schedules.changed),
+            Operation.DUE_SCHEDULES: (schedules.due_arguments, schedules.found),
+            Operation.ENTER_RUNS: (schedules.enter_arguments, schedules.entered),
+            Operation.TAKE_SUBMISSIONS: (submissions.arguments, submissions.taken),
         }
 
     # -- what happens -------------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> None:
+    def start(self) -> None:
         """Resume what is pending (AACP-27)."""
         self.operations.want(Operation.READ_TIME)
         self.operations.want(Operation.QUEUE_DELAYED)
         if self.settings.has_transport:
             self.operations.want(Operation.TAKE_DUE)
         self.submissions.look(None)
-        self._now_ms = now_ms
 
-    def stop(self) -> None:
-        """Claim nothing any more."""
-        self.claims.stop()
-
-    def add_agent(self, agent_id: str, now_ms: int, limits: AgentLimits = NO_LIMITS) -> None:
-        """Claim what waits for an agent that was registered."""
-        self.claims.add_agent(agent_id, limits)
-        self._now_ms = now_ms
-
-    def remove_agent(self, agent_id: str) -> None:
-        """Claim nothing for an agent that was unregistered.
-
-        The caller gives back the claims that it has not begun.
-        """
-        self.claims.remove_agent(agent_id)
-
-    def send(self, messages: Sequence[OutgoingMessage], waiter: AnyWaiter, now_ms: int) -> None:
-        """Enter a message or a batch, then send it; resolve `waiter` with the first `Appended`."""
-        self.exchange.send(messages, waiter)
-        self._now_ms = now_ms
-
-    def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
-        """Enter envelopes that have come in; resolve `waiter` with None."""
-        self.exchange.deliver(envelopes, waiter, now_ms)
-        self._now_ms = now_ms
-
-    def executed(
-        self,
-        claim: Claim,
-        result: bytes | None,
-        error: StructuredError | None,
-        now_ms: int,
-        in_transaction: OutcomeWrite | None = None,
-    ) -> None:
-        """Record that a handler has ended, with a result in JSON or an error (AACP-13, AACP-23).
-
-        Args:
-            claim: the claim that was executed.
-            result: JSON; None with an error.
-            error: why it failed, if it did.
-            now_ms: the time.
-            in_transaction: writes what the handler wants to have written with its outcome
-                (AACP-05).
-        """
-        self.claims.executed(claim, result, error, now_ms, in_transaction)
-        self._now_ms = now_ms
-
-    def give_back(
-        self, claim: Claim, now_ms: int, not_before_ms: int | None = None, *, begun: bool = False
-    ) -> None:
-        """Give a claim back that is not executed, or not any more (AACP-25).
-
-        Args:
-            claim: the claim.
-            now_ms: the time.
-            not_before_ms: when it may be claimed again; None: at once.
-            begun: whether its execution was begun, and so counts (AACP-13, AACP-46).
-        """
-        self.claims.give_back(claim, not_before_ms, begun=begun)
-        self._now_ms = now_ms
-
-    def holds(self, claim: Claim) -> bool:
-        """Return whether a claim may still be executed: ask before beginning."""
-        return self.claims.held.get(claim.request_id) is claim
-
-    def look_around(self, news: LedgerNews | None, now_ms: int) -> None:
+    def look_around(self, news: LedgerNews | None) -> None:
         """Look for changes of the ledger by other processes.
 
         Args:
             news: those changes; None: all that there can be.
-            now_ms: the time.
         """
         waiting = self.outcomes.waiting
         if news is None:
@@ -224,53 +131,6 @@ class Node:
         if news is not None and self.claims.executes_any(news.finished):
             self.operations.want(Operation.RENEW)  # an operator has taken the claim (AACP-114)
         self.submissions.look(news)
-        self._now_ms = now_ms
-
-    def check_claims(self, now_ms: int) -> None:
-        """Find out at once, by a renewal, which claims an operator has taken (AACP-114)."""
-        if self.claims.held:
-            self.operations.want(Operation.RENEW)
-        self._now_ms = now_ms
-
-    def process_retries_once(self, now_ms: int) -> None:
-        """Send again what is due now; a tick does the same when it is time."""
-        self.operations.want(Operation.TAKE_DUE)
-        self._now_ms = now_ms
-
-    def resend(self, agent_id: str | None, now_ms: int) -> None:
-        """Send again soon what an agent has not acknowledged; None: all agents (AACP-100)."""
-        self.exchange.resend(agent_id)
-        self._now_ms = now_ms
-
-    def rescheduled(self, message: MessageRecord, now_ms: int, *, given_up: bool) -> None:
-        """Follow a change of one message's next attempt by the host (AACP-50)."""
-        self.exchange.rescheduled(message, given_up=given_up)
-        self._now_ms = now_ms
-
-    def tick(self, now_ms: int) -> None:
-        """Begin what is due at this time."""
-        self.operations.tick(now_ms)
-        self._now_ms = now_ms
-
-    def clock_followed(self, by_ms: int, off_ms: int) -> None:
-        """Continue after the clock was moved by `by_ms`; every delay stays as it is.
-
-        Args:
-            by_ms: as `FollowTime` said.
-            off_ms: how far the machine's own clock is ahead of it now.
-        """
-        self.time.followed(by_ms, off_ms)
-        self._now_ms += by_ms
-
-    @property
-    def wake_at_ms(self) -> int | None:
-        """The time at which `tick` is due; None when nothing waits for time to pass."""
-        return min(self.operations.timers.values(), default=None)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Return whether no operation of the ledger is under way or waits to be."""
-        return self.operations.is_quiet
 
     def _append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         messages = self.exchange.append_arguments(batch)
@@ -287,12 +147,12 @@ class Node:
 
     # -- what is to be done -------------------------------------------------------------------
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self, now_ms: int) -> list[Effect]:
         """Return what is to be done now, in this order.
 
         Operations of the ledger begin here: all events before this call share one.
         """
-        return self.operations.take_effects(self._arguments, self._now_ms)
+        return self.operations.take_effects(self._parts, now_ms)
 
     def persisted(self, persist: Persist, result: Any, now_ms: int) -> None:
         """Continue after an operation that succeeded."""
@@ -303,8 +163,7 @@ class Node:
                 self.awake.wake_all()
         if persist.operation is Operation.COMPLETE and self.settings.takes_submissions:
             self._look_for_own_submissions(persist)
-        self._continuations[persist.operation](persist, result, now_ms)
-        self._now_ms = now_ms
+        self._parts[persist.operation][1](persist, result, now_ms)
 
     def _look_for_own_submissions(self, complete: Persist) -> None:
         """Look for requests that handlers have entered in the transactions of their outcomes.
@@ -331,7 +190,6 @@ class Node:
         elif operation is Operation.ENTER_RUNS:
             self.schedules.failed()
         self.operations.failed(persist, now_ms, repeat=operation in _REPEATED)
-        self._now_ms = now_ms
 
 
 _REPEATED = frozenset(

@@ -18,6 +18,9 @@ from .types import Envelope
 MakeArguments: TypeAlias = Callable[[list[Any], int], "tuple[Any, ...] | None"]
 """Makes the arguments of an operation from a batch and the time; None: it is not needed now."""
 
+TakeResult: TypeAlias = Callable[[Persist, Any, int], None]
+"""Continues after an operation with its result, at that time."""
+
 
 @frozen
 class NodeSettings:
@@ -107,6 +110,11 @@ class Operations:
             queue.busy or queue.pending or queue.delayed for queue in self._queues.values()
         )
 
+    @property
+    def wake_at_ms(self) -> int | None:
+        """The time at which `tick` is due; None when nothing waits for time to pass."""
+        return min(self.timers.values(), default=None)
+
     def is_busy(self, operation: Operation) -> bool:
         """Return whether an operation is under way."""
         return self._queues[operation].busy
@@ -181,7 +189,7 @@ class Operations:
         self.effects.append(Log(level, message, fields))
 
     def take_effects(
-        self, arguments: Mapping[Operation, MakeArguments], now_ms: int
+        self, parts: Mapping[Operation, tuple[MakeArguments, TakeResult]], now_ms: int
     ) -> list[Effect]:
         """Begin every operation that is wanted and not under way; return all that is to be done."""
         for operation, queue in () if self.awaits_time else self._queues.items():
@@ -196,7 +204,7 @@ class Operations:
                 continue
             queue.wanted = False
             batch = queue.pending[: self.settings.max_batch]
-            made = arguments[operation](batch, now_ms)
+            made = parts[operation][0](batch, now_ms)
             if made is not None:
                 del queue.pending[: len(batch)]
                 queue.busy = True

@@ -247,7 +247,7 @@ class NodeRunner:
         if ledger_ms is not None:
             self.now_ms.move(ledger_ms - self.now_ms())
         self._keep_leases()
-        self.node.start(self.now_ms())
+        self.node.start()
         self._kicked = False
         self.kick()
 
@@ -285,7 +285,7 @@ class NodeRunner:
                 self._stopped.set()
 
     async def _stop(self, grace: float) -> None:
-        self.node.stop()
+        self.node.claims.stop()
         for task in self._listening:
             task.cancel()
         await self.workers.stop(grace)
@@ -295,7 +295,7 @@ class NodeRunner:
         """Wait until the ledger has taken what was decided."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUIET_SECONDS):
-                while self.workers.tasks or self._tasks or not self.node.is_quiet:
+                while self.workers.tasks or self._tasks or not self.node.operations.is_quiet:
                     pending = {*self.workers.all_tasks(), *self._tasks}
                     if pending:
                         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -338,7 +338,7 @@ class NodeRunner:
             raise StoreError(_CLOSED)
         waiter = self.waiters.open()
         try:
-            self.node.deliver(envelopes, waiter, self.now_ms())
+            self.node.exchange.deliver(envelopes, waiter, self.now_ms())
             self.kick()
             await waiter
         finally:
@@ -377,7 +377,7 @@ class NodeRunner:
 
     def add_agent(self, agent_id: str, limits: AgentLimits = NO_LIMITS) -> None:
         """Execute and receive messages for an agent that was registered."""
-        self.node.add_agent(agent_id, self.now_ms(), limits)
+        self.node.claims.add_agent(agent_id, limits)
         self.listen(agent_id)
         self.kick()
 
@@ -411,7 +411,7 @@ class NodeRunner:
 
         Its messages are still received: its queue stays in this ledger (AACP-42).
         """
-        self.node.remove_agent(agent_id)
+        self.node.claims.remove_agent(agent_id)
         self.workers.give_back_waiting(agent_id)
 
     # -- performing ---------------------------------------------------------------------------
@@ -420,7 +420,7 @@ class NodeRunner:
         if self._over:
             return
         self._kicked = True  # what the node decides meanwhile is performed here
-        while effects := self.node.take_effects():
+        while effects := self.node.take_effects(self.now_ms()):
             for effect in effects:
                 try:
                     _PERFORM[type(effect)](self, effect)
@@ -432,7 +432,7 @@ class NodeRunner:
 
     def _arm(self) -> None:
         """Set the timer to the time at which the node's next tick is due."""
-        due_ms = self.node.wake_at_ms
+        due_ms = self.node.operations.wake_at_ms
         if due_ms == self._due_ms:
             return
         self._due_ms = due_ms
@@ -445,15 +445,15 @@ class NodeRunner:
 
     def _tick(self) -> None:
         self._timer = self._due_ms = None
-        self.node.tick(self.now_ms())
+        self.node.operations.tick(self.now_ms())
         self._perform()
 
     def _on_change(self, news: LedgerNews | None) -> None:
-        self.node.look_around(news, self.now_ms())
+        self.node.look_around(news)
         self.kick()
 
     def _on_loss(self, agent_id: str | None) -> None:
-        self.node.resend(agent_id, self.now_ms())
+        self.node.exchange.resend(agent_id)
         self.kick()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -530,7 +530,7 @@ class NodeRunner:
 
     def _follow_time(self, effect: FollowTime) -> None:
         self.now_ms.move(effect.by_ms)
-        self.node.clock_followed(effect.by_ms, self.now_ms.wall_off_ms())
+        self.node.time.followed(effect.by_ms, self.now_ms.wall_off_ms())
 
     def _notice(self, effect: NoticeReceived | NoticeSettled) -> None:
         self.hooks.notice(effect, self._spawn)

@@ -344,7 +344,7 @@ class Sender:
                 "Too many messages wait for the ledger; try again later, or send fewer at once.",
                 {"reason": "ledger_backlog"},
             )
-        runner.node.send(messages, waiter, runner.now_ms())
+        runner.node.exchange.send(messages, waiter)
         runner.kick()
 
 

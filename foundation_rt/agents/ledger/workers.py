@@ -127,7 +127,7 @@ class Workers:
             # It may have fewer workers than before: the last of the tasks goes on.
             while queue and len(tasks) <= queue[0].claim.workers:
                 execution = queue.popleft()
-                if self.node.holds(execution.claim):
+                if self.node.claims.holds(execution.claim):
                     if not await self._has_ended(execution) and execution.claim.workers == 1:
                         self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
                 else:
@@ -164,7 +164,7 @@ class Workers:
             return False
         self._forget(execution)
         result, failure, in_transaction = ended
-        self.node.executed(claim, result, failure, self.now_ms(), in_transaction)
+        self.node.claims.executed(claim, result, failure, self.now_ms(), in_transaction)
         self.kick()
         return True
 
@@ -180,7 +180,7 @@ class Workers:
         self, execution: _Execution, not_before_ms: int | None = None, *, begun: bool = False
     ) -> None:
         self._forget(execution)
-        self.node.give_back(execution.claim, self.now_ms(), not_before_ms, begun=begun)
+        self.node.claims.give_back(execution.claim, not_before_ms, begun=begun)
         self.kick()
 
     def _give_back_all(self, queue: deque[_Execution]) -> None:

@@ -74,16 +74,16 @@ class Bench:
         self.now = NOW
         self.effects: list[Effect] = []
         self.calls: list[Operation] = []
-        self.node.start(self.now)
+        self.node.start()
 
     def add_busy_agent(self, agent_id: str) -> None:
         """Register an agent with the largest capacity."""
-        self.node.add_agent(agent_id, self.now)
+        self.node.claims.add_agent(agent_id)
         self.node.claims._agents[agent_id].capacity = self.node.settings.max_held_by_agent
 
     def look(self) -> list[Effect]:
         """Return the pending effects, with those that the node has decided since."""
-        self.effects += self.node.take_effects()
+        self.effects += self.node.take_effects(self.now)
         return self.effects
 
     def take(self, kind: type[Any]) -> list[Any]:
@@ -132,9 +132,9 @@ class Bench:
     def pass_time(self, ms: int) -> None:
         """Let time pass as a runner would: the node is woken whenever it wants to be."""
         until = self.now + ms
-        while (due := self.node.wake_at_ms) is not None and due <= until:
+        while (due := self.node.operations.wake_at_ms) is not None and due <= until:
             self.now = max(self.now, due)
-            self.node.tick(self.now)
+            self.node.operations.tick(self.now)
             self.perform()
         self.now = until
 
@@ -148,7 +148,7 @@ class Bench:
         return {each.waiter: each.answer for each in self.take(ResolveWaiter)}
 
     def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
-        self.node.executed(claim, result, error, self.now)
+        self.node.claims.executed(claim, result, error, self.now)
 
 
 def arrived(
@@ -180,7 +180,7 @@ def arrived(
 def test_sender_enters_message_then_sends_then_resolves() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
-    bench.node.send([outgoing("r1", local=False)], "waiter", bench.now)
+    bench.node.exchange.send([outgoing("r1", local=False)], "waiter")
     [persist] = bench.look()
     assert isinstance(persist, Persist)
     assert persist.operation is Operation.APPEND
@@ -202,9 +202,9 @@ def test_sender_enters_message_then_sends_then_resolves() -> None:
 @pytest.mark.rule("AACP-16", "AACP-17")
 def test_receiver_enters_acknowledges_executes_records_answers_in_order() -> None:
     bench = Bench(has_transport=True)
-    bench.node.add_agent("b", bench.now)
+    bench.node.claims.add_agent("b")
     bench.perform()
-    bench.node.deliver([arrived(1)], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1)], "waiter", bench.now)
     receive = bench.waiting(Operation.RECEIVE)
     assert bench.look() == []
     bench.node.persisted(receive, bench.answer(receive), bench.now)
@@ -231,11 +231,11 @@ def test_receiver_enters_acknowledges_executes_records_answers_in_order() -> Non
 def test_envelope_that_cannot_be_entered_is_not_acknowledged() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
-    bench.node.deliver([arrived(1)], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1)], "waiter", bench.now)
     bench.fail(bench.waiting(Operation.RECEIVE))
     assert bench.sent() == []
     assert isinstance(bench.resolved()["waiter"], StoreError)
-    bench.node.deliver([arrived(1)], "again", bench.now)
+    bench.node.exchange.deliver([arrived(1)], "again", bench.now)
     assert bench.take(Persist) == []  # not at once
     bench.pass_time(500)
     assert bench.resolved() == {"again": None}
@@ -247,7 +247,7 @@ def test_one_operation_of_each_kind_runs_and_next_is_a_batch() -> None:
     bench = Bench(max_batch=3)
     bench.perform()
     for number in range(8):
-        bench.node.send([outgoing(f"r{number}")], number, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
     sizes = []
     for _ in range(3):
         persist = bench.waiting(Operation.APPEND)
@@ -257,21 +257,21 @@ def test_one_operation_of_each_kind_runs_and_next_is_a_batch() -> None:
     assert sizes == [3, 3, 2]
     assert list(bench.resolved()) == list(range(8))
     assert (bench.node.backlog.records, bench.node.backlog.size) == (0, 0)
-    assert bench.node.is_quiet
+    assert bench.node.operations.is_quiet
 
 
 @pytest.mark.rule("AACP-10", "AACP-17", "AACP-30")
 def test_failed_append_is_repeated_first_after_delay() -> None:
     bench = Bench()
     bench.perform()
-    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
     persist = bench.waiting(Operation.APPEND)
-    bench.node.send([outgoing("r2")], 2, bench.now)
+    bench.node.exchange.send([outgoing("r2")], 2)
     bench.answer(persist)  # it happened
     bench.fail(persist)
     assert bench.take(Persist) == []
-    assert bench.node.wake_at_ms == bench.now + 500
-    assert not bench.node.is_quiet
+    assert bench.node.operations.wake_at_ms == bench.now + 500
+    assert not bench.node.operations.is_quiet
     bench.pass_time(500)
     resolved = bench.resolved()
     assert [(resolved[key].verdict, resolved[key].seq) for key in (1, 2)] == [
@@ -285,7 +285,7 @@ def test_operation_takes_whole_batches_of_messages() -> None:
     bench = Bench(max_batch=3)
     for batch in ([1, 2], [3, 4], [5]):
         messages = [outgoing(f"r{n}", batch=str(batch)) for n in batch]
-        bench.node.send(messages, batch, bench.now)
+        bench.node.exchange.send(messages, batch)
     bench.look()
     begun = [each for each in bench.take(Persist) if each.operation is Operation.APPEND]
     assert [each.key for each in begun[0].arguments[0]] == ["r1", "r2", "r3", "r4"]
@@ -299,7 +299,7 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
     bench = Bench(**more)
     bench.add_busy_agent("b")
     for number in range(count):
-        bench.node.send([outgoing(f"r{number}")], number, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
     bench.perform()
     return bench, bench.claims()
 
@@ -308,7 +308,7 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
 def test_claims_are_for_registered_agents_up_to_capacity() -> None:
     bench = Bench(max_held_by_agent=2)
     for target, number in itertools.product("bcd", range(4)):
-        bench.node.send([outgoing(f"{target}{number}", target=target)], target, bench.now)
+        bench.node.exchange.send([outgoing(f"{target}{number}", target=target)], target)
     bench.perform()
     assert bench.claims() == []
     bench.add_busy_agent("b")
@@ -328,11 +328,11 @@ def test_idle_agent_gets_claim_beside_busy_agents() -> None:
     for number in range(10):
         bench.add_busy_agent(f"busy{number}")
         for n in range(200):
-            bench.node.send([outgoing(f"{number}-{n}", target=f"busy{number}")], n, bench.now)
+            bench.node.exchange.send([outgoing(f"{number}-{n}", target=f"busy{number}")], n)
     bench.perform()
     assert len(bench.claims()) == 1000
-    bench.node.add_agent("idle", bench.now)
-    bench.node.send([outgoing("r1", target="idle")], "waiter", bench.now)
+    bench.node.claims.add_agent("idle")
+    bench.node.exchange.send([outgoing("r1", target="idle")], "waiter")
     bench.perform()
     assert [each.request_id for each in bench.claims()] == ["r1"]
 
@@ -340,9 +340,9 @@ def test_idle_agent_gets_claim_beside_busy_agents() -> None:
 @pytest.mark.rule("AACP-71")
 def test_capacity_doubles_with_outcomes_and_resets_after_loss() -> None:
     bench = Bench(max_held_by_agent=5, lease_ms=3000)
-    bench.node.add_agent("b", bench.now)
+    bench.node.claims.add_agent("b")
     for number in range(20):
-        bench.node.send([outgoing(f"r{number}")], number, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
     bench.perform()
     held = bench.claims()
     sizes = [len(held)]
@@ -369,8 +369,8 @@ def test_request_begun_too_often_fails_and_next_goes_on() -> None:
         bench.add_busy_agent("b")
         if life == 0:
             for number in range(3):
-                bench.node.send([outgoing(f"r{number}")], number, bench.now)
-        bench.node.tick(bench.now)
+                bench.node.exchange.send([outgoing(f"r{number}")], number)
+        bench.node.operations.tick(bench.now)
         bench.perform()
         claims = bench.claims()  # all three, and the process dies
         assert [(each.request_id, each.executions) for each in claims] == [
@@ -380,7 +380,7 @@ def test_request_begun_too_often_fails_and_next_goes_on() -> None:
         ]
     bench = Bench(store, notices=True)
     bench.now += POLICY.max_starts * 40_000
-    bench.node.add_agent("b", bench.now)
+    bench.node.claims.add_agent("b")
     bench.perform()
     [logged] = bench.take(Log)
     assert (logged.fields["requestId"], logged.fields["executions"]) == ("r0", 10)
@@ -402,7 +402,7 @@ def test_only_executions_that_were_begun_count() -> None:
         claims = bench.claims()
     for _ in range(20):  # it is given back unbegun, and counts as often as before
         for claim in claims:
-            bench.node.give_back(claim, bench.now)
+            bench.node.claims.give_back(claim)
         bench.perform()
         claims = bench.claims()
     assert [each.executions for each in claims] == [POLICY.max_executions, 1, 1]
@@ -435,13 +435,13 @@ def test_lost_claim_is_abandoned_and_its_outcome_ignored() -> None:
     record.epoch += 1  # another has it
     bench.pass_time(1000)
     assert claims[0] in [each.claim for each in bench.take(Abandon)]
-    assert not bench.node.holds(claims[0])
+    assert not bench.node.claims.holds(claims[0])
     bench.finish(claims[0])
     bench.calls.clear()
     bench.pass_time(500)
     assert Operation.COMPLETE not in bench.calls
     # What is behind it waits with it.
-    assert [bench.node.holds(each) for each in claims[1:]] == [False, False]
+    assert [bench.node.claims.holds(each) for each in claims[1:]] == [False, False]
 
 
 @pytest.mark.rule("AACP-23", "AACP-24")
@@ -451,12 +451,12 @@ def test_ended_claim_is_not_lost_by_failed_renewal() -> None:
     complete = bench.waiting(Operation.COMPLETE)
     answer = bench.answer(complete)
     bench.now += 1000
-    bench.node.tick(bench.now)
+    bench.node.operations.tick(bench.now)
     renew = bench.waiting(Operation.RENEW)
     bench.node.persisted(renew, bench.answer(renew), bench.now)
     bench.node.persisted(complete, answer, bench.now)
     assert bench.take(Abandon) == []
-    assert bench.node.holds(claims[1])
+    assert bench.node.claims.holds(claims[1])
 
 
 @pytest.mark.rule("AACP-04", "AACP-63")
@@ -494,12 +494,12 @@ def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
     bench.perform()
     bench.add_busy_agent("b")
     for number in range(2):
-        bench.node.send([outgoing(f"r{number}")], number, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
     bench.perform(Operation.APPEND)
     claim = bench.waiting(Operation.CLAIM)
     bench.answer(claim)
     bench.fail(claim)
-    bench.node.send([outgoing("r2")], 2, bench.now)
+    bench.node.exchange.send([outgoing("r2")], 2)
     bench.perform()
     bench.pass_time(2900)
     assert bench.claims() == []
@@ -513,7 +513,7 @@ def test_claims_that_are_known_only_after_their_lease_are_given_back_unexecuted(
     bench.perform()
     bench.add_busy_agent("b")
     for number in range(2):
-        bench.node.send([outgoing(f"r{number}")], number, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
     bench.perform(Operation.APPEND)
     claim = bench.waiting(Operation.CLAIM)
     claimed = bench.answer(claim)
@@ -529,9 +529,9 @@ def test_claims_that_are_known_only_after_their_lease_are_given_back_unexecuted(
 @pytest.mark.rule("AACP-25")
 def test_stopped_node_claims_nothing_and_gives_back() -> None:
     bench, claims = executing(2)
-    bench.node.stop()
+    bench.node.claims.stop()
     for claim in reversed(claims):
-        bench.node.give_back(claim, bench.now)
+        bench.node.claims.give_back(claim)
     bench.perform()
     assert bench.claims() == []
     other = Bench(bench.store)
@@ -550,7 +550,7 @@ def test_request_to_an_agent_without_others_takes_two_operations() -> None:
     bench.perform()
     bench.calls.clear()
     for name in ("r1", "r2"):
-        bench.node.send([outgoing(name)], name, bench.now)
+        bench.node.exchange.send([outgoing(name)], name)
         bench.perform()
         [claim] = bench.claims()
         bench.finish(claim)
@@ -563,10 +563,10 @@ def test_what_others_enter_meanwhile_is_claimed_with_the_outcome() -> None:
     bench = Bench()
     bench.add_busy_agent("b")
     bench.perform()
-    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
     bench.perform()
     other = Bench(bench.store)
-    other.node.send([outgoing("r2")], 2, bench.now)
+    other.node.exchange.send([outgoing("r2")], 2)
     other.perform()
     [claim] = bench.claims()
     bench.finish(claim)
@@ -579,14 +579,14 @@ def test_nothing_else_is_claimed_for_an_agent_while_a_message_is_entered() -> No
     bench = Bench()
     bench.add_busy_agent("b")
     bench.perform()
-    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     assert append.arguments[2].wanted == {"b": 100}
     answer = bench.answer(append)
     other = Bench(bench.store)
-    other.node.send([outgoing("r2")], 2, bench.now)
+    other.node.exchange.send([outgoing("r2")], 2)
     other.perform()
-    bench.node.look_around(None, bench.now)
+    bench.node.look_around(None)
     bench.perform()
     assert bench.claims() == []
     bench.node.persisted(append, answer, bench.now)
@@ -597,14 +597,14 @@ def test_nothing_else_is_claimed_for_an_agent_while_a_message_is_entered() -> No
 @pytest.mark.rule("AACP-193")
 def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
     bench, claims = executing(1)
-    bench.node.send([outgoing("held")], 2, bench.now)
+    bench.node.exchange.send([outgoing("held")], 2)
     append = bench.waiting(Operation.APPEND)
     assert (append.arguments[2].wanted, append.arguments[2].serves) == ({}, ["b"])
     bench.node.persisted(append, bench.answer(append), bench.now)
-    bench.node.give_back(claims[0], bench.now)
+    bench.node.claims.give_back(claims[0])
     bench.waiting(Operation.RELEASE)
     for name in ("released", "asked"):
-        bench.node.send([outgoing(name)], name, bench.now)
+        bench.node.exchange.send([outgoing(name)], name)
         append = bench.waiting(Operation.APPEND)
         assert append.arguments[2].wanted == {}
         bench.node.persisted(append, bench.answer(append), bench.now)
@@ -618,21 +618,21 @@ def test_claim_of_a_lost_entry_is_given_back_and_nothing_is_claimed_before(
     bench = Bench()
     bench.add_busy_agent("b")
     bench.perform()
-    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     if happened:
         bench.answer(append)
     bench.fail(append)
     other = Bench(bench.store)
-    other.node.send([outgoing("r2")], 2, bench.now)
+    other.node.exchange.send([outgoing("r2")], 2)
     other.perform()
-    bench.node.look_around(None, bench.now)
+    bench.node.look_around(None)
     bench.perform()
     assert bench.claims() == []
     bench.pass_time(500)
     expected = [("r1", 2), ("r2", 1)] if happened else [("r2", 1), ("r1", 1)]
     assert [(each.request_id, each.epoch) for each in bench.claims()] == expected
-    assert bench.node.is_quiet
+    assert bench.node.operations.is_quiet
 
 
 @pytest.mark.rule("AACP-164", "AACP-193")
@@ -640,7 +640,7 @@ def test_claim_of_an_entry_that_is_learned_of_late_is_given_back() -> None:
     bench = Bench()
     bench.add_busy_agent("b")
     bench.perform()
-    bench.node.send([outgoing("r1")], 1, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     answer = bench.answer(append)
     bench.now += bench.node.settings.lease_ms
@@ -686,25 +686,25 @@ def test_locked_message_is_entered_later_and_before_those_that_follow_it() -> No
     bench = Bench(store)
     bench.perform()
     store.locked = {"b"}
-    bench.node.send([outgoing("r1")], 1, bench.now)
-    bench.node.send([outgoing("r2", target="c")], 2, bench.now)
+    bench.node.exchange.send([outgoing("r1")], 1)
+    bench.node.exchange.send([outgoing("r2", target="c")], 2)
     append = bench.waiting(Operation.APPEND)
-    bench.node.send([outgoing("r3")], 3, bench.now)  # waits while r1 is being entered
+    bench.node.exchange.send([outgoing("r3")], 3)  # waits while r1 is being entered
     bench.node.persisted(append, bench.answer(append), bench.now)
     bench.perform()
     assert list(bench.resolved()) == [2]
     store.locked = set()
-    bench.node.send([outgoing("r4")], 4, bench.now)
+    bench.node.exchange.send([outgoing("r4")], 4)
     bench.perform()
     assert bench.resolved() == {}
-    assert not bench.node.is_quiet
+    assert not bench.node.operations.is_quiet
     bench.pass_time(500)
     assert [(key, answer.seq) for key, answer in bench.resolved().items()] == [
         (1, 1),
         (3, 2),
         (4, 3),
     ]
-    assert bench.node.is_quiet
+    assert bench.node.operations.is_quiet
 
 
 @pytest.mark.rule("AACP-90")
@@ -713,8 +713,8 @@ def test_locked_envelope_is_not_acknowledged_and_comes_again() -> None:
     bench = Bench(store, has_transport=True)
     bench.perform()
     store.locked = {"b"}
-    bench.node.deliver([arrived(1)], "locked", bench.now)
-    bench.node.deliver([arrived(1, "q", target="c")], "free", bench.now)
+    bench.node.exchange.deliver([arrived(1)], "locked", bench.now)
+    bench.node.exchange.deliver([arrived(1, "q", target="c")], "free", bench.now)
     bench.perform()
     resolved = bench.resolved()
     assert isinstance(resolved["locked"], StoreError)
@@ -742,9 +742,9 @@ def test_locked_release_bars_only_its_agent() -> None:
     store = LockedStore()
     bench, claims = executing(1, store=store)
     bench.add_busy_agent("c")
-    bench.node.send([outgoing("r2", target="c")], 2, bench.now)
+    bench.node.exchange.send([outgoing("r2", target="c")], 2)
     store.locked = {"r0"}
-    bench.node.give_back(claims[0], bench.now)
+    bench.node.claims.give_back(claims[0])
     bench.perform()
     assert [each.request_id for each in bench.claims()] == ["r2"]
     store.locked = set()
@@ -758,15 +758,15 @@ def test_locked_release_bars_only_its_agent() -> None:
 @pytest.mark.rule("AACP-22", "AACP-26")
 def test_shared_ledger_is_polled_for_claims_and_outcomes() -> None:
     bench = Bench(shared=True)
-    bench.node.add_agent("c", bench.now)
-    bench.node.send([outgoing("r1")], "entry", bench.now)
+    bench.node.claims.add_agent("c")
+    bench.node.exchange.send([outgoing("r1")], "entry")
     bench.node.outcomes.wait_for("r1", "waiter", bench.now)
     bench.perform()
     bench.calls.clear()
     bench.pass_time(5000)
     assert (bench.calls.count(Operation.CLAIM), bench.calls.count(Operation.LOOK_UP)) == (5, 5)
     other = Bench(bench.store)
-    other.node.add_agent("b", other.now)
+    other.node.claims.add_agent("b")
     other.perform()
     [claim] = other.claims()
     other.finish(claim)
@@ -801,7 +801,7 @@ def test_idle_node_on_own_ledger_only_purges() -> None:
 @pytest.mark.rule("AACP-16", "AACP-26", "AACP-30")
 def test_outcome_of_failed_receive_is_found() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send([outgoing("r1", target="far", local=False)], "entry", bench.now)
+    bench.node.exchange.send([outgoing("r1", target="far", local=False)], "entry")
     bench.node.outcomes.wait_for("r1", "waiter", bench.now)
     bench.perform()
     response = arrived(
@@ -812,12 +812,12 @@ def test_outcome_of_failed_receive_is_found() -> None:
         message_type=MessageType.RESPONSE,
         payload=b'{"outcome":"COMPLETED","result":1}',
     )
-    bench.node.deliver([response], "delivery", bench.now)
+    bench.node.exchange.deliver([response], "delivery", bench.now)
     receive = bench.waiting(Operation.RECEIVE)
     bench.answer(receive)
     bench.fail(receive)
     assert "waiter" not in bench.resolved()
-    bench.node.deliver([response], "again", bench.now)
+    bench.node.exchange.deliver([response], "again", bench.now)
     bench.pass_time(500)
     assert bench.resolved()["waiter"].result == b"1"
 
@@ -829,7 +829,7 @@ def test_outcome_of_failed_receive_is_found() -> None:
 def test_unacknowledged_message_is_resent_with_growing_delay() -> None:
     bench = Bench(has_transport=True, notices=True)
     message = outgoing("r1", local=False, expires_at_ms=NOW + 2000)
-    bench.node.send([message], "waiter", bench.now)
+    bench.node.exchange.send([message], "waiter")
     bench.perform()
     assert len(bench.sent()) == 1
     times = []
@@ -847,11 +847,11 @@ def test_acknowledged_message_is_not_resent() -> None:
     bench = Bench(has_transport=True, notices=True)
     first, second = event("e1", target="far", local=False), event("e2", target="far", local=False)
     for each in (first, second):
-        bench.node.send([each], each, bench.now)
+        bench.node.exchange.send([each], each)
     bench.perform()
     assert [each.seq for each in bench.sent()] == [1, 2]
     ack = arrived(0, target="a", ack=2, message_type=MessageType.EVENT)
-    bench.node.deliver([ack], "waiter", bench.now)
+    bench.node.exchange.deliver([ack], "waiter", bench.now)
     bench.perform()
     settled = bench.take(NoticeSettled)
     assert [each.message_id for each in settled] == [first.message_id, second.message_id]
@@ -864,7 +864,7 @@ def test_acknowledged_message_is_not_resent() -> None:
 @pytest.mark.rule("AACP-19")
 def test_envelopes_name_incarnations_of_seq_and_ack() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1), arrived(2)], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1), arrived(2)], "waiter", bench.now)
     bench.perform()
     [ack] = bench.sent()
     assert (ack.seq, ack.incarnation, ack.ack, ack.ack_incarnation) == (
@@ -873,7 +873,7 @@ def test_envelopes_name_incarnations_of_seq_and_ack() -> None:
         2,
         FAR_INCARNATION,
     )
-    bench.node.send([outgoing("r1", "b", "far", local=False)], "waiter", bench.now)
+    bench.node.exchange.send([outgoing("r1", "b", "far", local=False)], "waiter")
     bench.perform()
     [first] = bench.sent()
     assert (first.incarnation, first.ack, first.ack_incarnation, first.low_watermark) == (
@@ -882,7 +882,9 @@ def test_envelopes_name_incarnations_of_seq_and_ack() -> None:
         FAR_INCARNATION,
         1,
     )
-    bench.node.deliver([arrived(1, "new", incarnation=FAR_INCARNATION + 1)], "waiter", bench.now)
+    bench.node.exchange.deliver(
+        [arrived(1, "new", incarnation=FAR_INCARNATION + 1)], "waiter", bench.now
+    )
     bench.perform()
     [ack] = bench.sent()
     assert (ack.ack, ack.ack_incarnation) == (1, FAR_INCARNATION + 1)
@@ -891,14 +893,14 @@ def test_envelopes_name_incarnations_of_seq_and_ack() -> None:
 @pytest.mark.rule("AACP-67")
 def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send([outgoing("r1", target="far", local=False)], "waiter", bench.now)
+    bench.node.exchange.send([outgoing("r1", target="far", local=False)], "waiter")
     bench.perform()
     for incarnation in (INCARNATION - 1, INCARNATION + 1):
         old = arrived(1, target="a", ack=1, ack_incarnation=incarnation)
-        bench.node.deliver([old], "waiter", bench.now)
+        bench.node.exchange.deliver([old], "waiter", bench.now)
     bench.perform()
     assert [each.seq for each in bench.store.ledger.outbox["a", "far"].values()] == [1]
-    bench.node.deliver([arrived(1, target="a", ack=1)], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1, target="a", ack=1)], "waiter", bench.now)
     bench.perform()
     assert bench.store.ledger.outbox["a", "far"] == {}
 
@@ -906,12 +908,12 @@ def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> No
 @pytest.mark.rule("AACP-66")
 def test_outdated_ledger_is_noticed_once_for_each_link() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1)], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1)], "waiter", bench.now)
     bench.perform()
     bench.sent()
     old = [arrived(seq, incarnation=FAR_INCARNATION - 1) for seq in (2, 3)]
     for each in old:
-        bench.node.deliver([each], "waiter", bench.now)
+        bench.node.exchange.deliver([each], "waiter", bench.now)
         bench.perform()
     [logged] = bench.take(Log)
     assert logged.fields["incarnation"] == FAR_INCARNATION - 1
@@ -921,7 +923,7 @@ def test_outdated_ledger_is_noticed_once_for_each_link() -> None:
 @pytest.mark.rule("AACP-27")
 def test_restarted_node_sends_unacknowledged_messages() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send([outgoing("r1", local=False)], "waiter", bench.now)
+    bench.node.exchange.send([outgoing("r1", local=False)], "waiter")
     bench.perform()
     second = Bench(bench.store, has_transport=True)
     second.perform()
@@ -938,7 +940,7 @@ def test_message_that_another_process_has_entered_is_sent() -> None:
     bench.perform()
     bench.pass_time(60_000)
     other = Bench(bench.store, has_transport=True)
-    other.node.send([outgoing("r1", local=False)], "waiter", other.now)
+    other.node.exchange.send([outgoing("r1", local=False)], "waiter")
     other.perform()
     bench.pass_time(10_000)
     [envelope] = bench.sent()
@@ -948,10 +950,10 @@ def test_message_that_another_process_has_entered_is_sent() -> None:
 @pytest.mark.rule("AACP-29")
 def test_notice_is_given_once_and_forgotten() -> None:
     bench = Bench(notices=True)
-    bench.node.add_agent("b", bench.now)
+    bench.node.claims.add_agent("b")
     request, message = outgoing("r1", expires_at_ms=NOW + 1000), event("e1")
     for each in (request, request, message):
-        bench.node.send([each], each, bench.now)
+        bench.node.exchange.send([each], each)
     bench.perform()
     received = [each.envelope.message_id for each in bench.take(NoticeReceived)]
     assert received == [request.message_id, message.message_id]
@@ -962,7 +964,7 @@ def test_notice_is_given_once_and_forgotten() -> None:
 
 def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1, payload=b"7")], "waiter", bench.now)
+    bench.node.exchange.deliver([arrived(1, payload=b"7")], "waiter", bench.now)
     bench.perform()
     assert bench.store.ledger.requests["q1"].digest == digest_of(
         "far", "b", MessageType.REQUEST, b"7"
@@ -976,11 +978,11 @@ def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
 def test_lost_messages_are_sent_again_page_by_page() -> None:
     bench = Bench(has_transport=True, max_batch=10, resend_pause_ms=50)
     for number in range(25):
-        bench.node.send([outgoing(f"r{number:02}", target="far", local=False)], None, bench.now)
+        bench.node.exchange.send([outgoing(f"r{number:02}", target="far", local=False)], None)
     bench.perform()
     bench.take(SendEnvelopes)
     pages = []
-    bench.node.resend(None, bench.now)
+    bench.node.exchange.resend(None)
     bench.perform()
     for _ in range(4):
         envelopes = [each for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
@@ -996,7 +998,7 @@ def test_agents_that_listen_anew_get_their_messages_in_one_round_a_second() -> N
     bench.node.exchange.retransmitter = Retransmitter(HOURLY, lambda: 0.0)
     for target in ("one", "two", "three"):
         message = outgoing(target, target=target, local=False, next_attempt_at_ms=NOW + HOUR_MS)
-        bench.node.send([message], None, bench.now)
+        bench.node.exchange.send([message], None)
     bench.perform()
     bench.take(SendEnvelopes)
 
@@ -1005,10 +1007,10 @@ def test_agents_that_listen_anew_get_their_messages_in_one_round_a_second() -> N
         envelopes = [each for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
         return sorted(each.target_agent_id for each in envelopes)
 
-    bench.node.resend("one", bench.now)
+    bench.node.exchange.resend("one")
     assert sent() == ["one"]
     for agent_id in ("two", "nobody", "three", "two"):
-        bench.node.resend(agent_id, bench.now)
+        bench.node.exchange.resend(agent_id)
         assert sent() == []
     bench.pass_time(1_200)
     assert sent() == ["three", "two"]
@@ -1021,15 +1023,15 @@ def test_second_loss_has_a_round_of_its_own_and_a_fault_of_the_ledger_loses_no_p
     bench.node.exchange.retransmitter = Retransmitter(HOURLY, lambda: 0.0)
     for number in range(15):
         message = outgoing(f"r{number:02}", local=False, next_attempt_at_ms=NOW + HOUR_MS)
-        bench.node.send([message], None, bench.now)
+        bench.node.exchange.send([message], None)
     bench.perform()
     bench.take(SendEnvelopes)
-    bench.node.resend(None, bench.now)
+    bench.node.exchange.resend(None)
     bench.fail(bench.waiting(Operation.HASTEN))
     bench.pass_time(5)
     first_page = [each.seq for sent in bench.take(SendEnvelopes) for each in sent.envelopes]
     assert sorted(first_page) == [*range(1, 11)]
-    bench.node.resend(None, bench.now)
+    bench.node.exchange.resend(None)
     bench.perform()
     bench.pass_time(1_100)
     again = [each.seq for sent in bench.take(SendEnvelopes) for each in sent.envelopes]

@@ -254,18 +254,18 @@ async def test_handler_enters_the_next_request_with_its_outcome(office: Office) 
 @pytest.mark.rule("AACP-97", "AACP-151")
 def test_only_who_serves_the_agent_looks_at_once_and_all_look_from_time_to_time() -> None:
     bench = Bench(takes_submissions=True, shared=True)
-    bench.node.add_agent("clerk", bench.now)
+    bench.node.claims.add_agent("clerk")
     bench.perform()
     assert bench.calls.count(Operation.TAKE_SUBMISSIONS) == 1  # at its start
-    bench.node.look_around(LedgerNews(["clerk"], ["r1"], [("printer", 7)]), bench.now)
+    bench.node.look_around(LedgerNews(["clerk"], ["r1"], [("printer", 7)]))
     bench.perform()
     assert bench.calls.count(Operation.TAKE_SUBMISSIONS) == 1
     for agent_id, transaction in (("clerk", 8), ("", 9)):  # "": an agent of another ledger
-        bench.node.look_around(LedgerNews([], [], [(agent_id, transaction)]), bench.now)
+        bench.node.look_around(LedgerNews([], [], [(agent_id, transaction)]))
         persist = bench.waiting(Operation.TAKE_SUBMISSIONS)
         assert persist.arguments[0] == [transaction]
         bench.node.persisted(persist, bench.answer(persist), bench.now)
-    bench.node.look_around(None, bench.now)
+    bench.node.look_around(None)
     persist = bench.waiting(Operation.TAKE_SUBMISSIONS)
     assert persist.arguments[0] is None
     bench.fail(persist)

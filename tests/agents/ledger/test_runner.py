@@ -75,7 +75,7 @@ class RunnerHarness:
             waiters.append(self.runner.waiters.open())
             now = self.now_ms()
             entry = outgoing(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
-            self.runner.node.send([entry], waiters[-1], now)
+            self.runner.node.exchange.send([entry], waiters[-1])
         self.runner.kick()
         for waiter in waiters:
             await waiter
@@ -257,7 +257,7 @@ async def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again(
         now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
                       next_attempt_at_ms=now + 200)  # fmt: skip
-        harness.runner.node.send([entry], waiter, now)
+        harness.runner.node.exchange.send([entry], waiter)
         harness.runner.kick()
         await waiter
         harness.runner.waiters.close(waiter)
