@@ -288,7 +288,7 @@ async def test_open_transaction_keeps_nobody_waiting(office: Office) -> None:
         office.connection() as connection,
     ):
         first = await agents.request_in(held, "clerk", "held")
-        number = size(300, 1_000)
+        number = size(100, 1_000)
         for n in range(number):
             await agents.request_in(connection, "clerk", n)
             await connection.commit()
