@@ -138,10 +138,6 @@ T = TypeVar("T")
 _LISTEN_RETRY_SECONDS = 1.0
 _REFUSAL_RETRY_SECONDS = 5.0
 
-_MAX_UNSENT = 100
-_SEND_ATTEMPTS = 30
-_SEND_RETRY_SECONDS = 1.0
-
 _QUIET_SECONDS = 2.0
 """At the end, the time for the ledger to take what was decided; and again as long for handlers that
 ignore their cancellation."""
@@ -207,7 +203,6 @@ class NodeRunner:
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
     _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
-    _unsent: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.workers = Workers(
@@ -500,28 +495,16 @@ class NodeRunner:
             self._spawn(self._do_send(self.transport, effect.envelopes))
 
     async def _do_send(self, transport: AACPTransport, envelopes: list[Envelope]) -> None:
-        """Send envelopes; while the transport cannot, a limited number of sends wait for it.
+        """Send envelopes; what is lost is sent again when its next attempt is due (AACP-13).
 
-        What is given up here is sent again when its next attempt is due (AACP-13).
+        It is sent again earlier if the transport says that it may have lost some (AACP-100).
         """
         try:
             await transport.send(envelopes)
-            return
         except TransportError as error:
             self.logger.warn("envelopes not sent; they are sent again", {"why": str(error)})
         except Exception as error:
             self.logger.error("transport failed", {"error": describe_exception(error)})
-        if self._unsent >= _MAX_UNSENT:
-            return
-        self._unsent += 1
-        try:
-            for _ in range(_SEND_ATTEMPTS):
-                await asyncio.sleep(_SEND_RETRY_SECONDS)
-                with suppress(Exception):  # which was logged already
-                    await transport.send(envelopes)
-                    return
-        finally:
-            self._unsent -= 1
 
     def _execute(self, effect: Execute) -> None:
         self.workers.execute(effect.claim)

@@ -274,3 +274,27 @@ def advanced(existing: Schedule | None, advance: Advance) -> Schedule | None:
         next_run_at_ms=advance.next_run_at_ms,
         last_run_at_ms=last_run_at_ms,
     )
+
+
+def change_all(known: dict[str, Schedule], changes: Sequence[ScheduleChange]) -> list[bool]:
+    """Change the records of schedules by name; return whether there was each (AACP-142)."""
+    was_there = []
+    for change in changes:
+        existing = known.get(change.name)
+        was_there.append(existing is not None)
+        if isinstance(change, Schedule):
+            known[change.name] = replaced(existing, change)
+        else:
+            known.pop(change.name, None)
+    return was_there
+
+
+def advance_all(known: dict[str, Schedule], advances: Sequence[Advance]) -> list[bool]:
+    """Move the records of schedules on; return whether each advance did (AACP-140)."""
+    is_made = []
+    for advance in advances:
+        moved = advanced(known.get(advance.name), advance)
+        is_made.append(moved is not None)
+        if moved is not None:
+            known[advance.name] = moved
+    return is_made

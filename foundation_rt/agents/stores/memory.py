@@ -41,8 +41,8 @@ from ..ledger.schedules import (
     EnteredRuns,
     Schedule,
     ScheduleChange,
-    advanced,
-    replaced,
+    advance_all,
+    change_all,
 )
 from ..ledger.types import (
     NO_CLAIMING,
@@ -618,15 +618,7 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     async def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
-        was_there = []
-        for change in changes:
-            existing = self.schedules.get(change.name)
-            was_there.append(existing is not None)
-            if isinstance(change, Schedule):
-                self.schedules[change.name] = replaced(existing, change)
-            else:
-                self.schedules.pop(change.name, None)
-        return was_there
+        return change_all(self.schedules, changes)
 
     async def list_schedules(self, after: str, limit: int) -> list[Schedule]:
         """See `AACPPersistenceAdapter`."""
@@ -646,15 +638,11 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
         """See `AACPPersistenceAdapter`."""
-        entered: list[EnteredRuns] = []
-        for advance in advances:
-            moved = advanced(self.schedules.get(advance.name), advance)
-            if moved is None:
-                entered.append(None)
-                continue
-            self.schedules[advance.name] = moved
-            entered.append([self.ledger.append(message) for _, message in advance.runs])
-        return entered
+        made = advance_all(self.schedules, advances)
+        return [
+            [self.ledger.append(message) for _, message in advance.runs] if is_made else None
+            for advance, is_made in zip(advances, made, strict=True)
+        ]
 
     # -- operations of the working set --------------------------------------------------------
 

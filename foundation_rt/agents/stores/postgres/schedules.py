@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 from ....base.database.postgres import Query, Transaction
 from ...ledger.schedules import (
@@ -11,8 +12,8 @@ from ...ledger.schedules import (
     EnteredRuns,
     Schedule,
     ScheduleChange,
-    advanced,
-    replaced,
+    advance_all,
+    change_all,
 )
 from ...ledger.types import LedgerNews
 from .. import records
@@ -57,14 +58,7 @@ async def change_schedules(
     names = texts(sorted({change.name for change in changes}))
     [rows] = await transaction.ask((_LOCK, [names]))
     known = {row[0]: records.schedule_of(row) for row in rows}
-    was_there = []
-    for change in changes:
-        existing = known.get(change.name)
-        was_there.append(existing is not None)
-        if isinstance(change, Schedule):
-            known[change.name] = replaced(existing, change)
-        else:
-            known.pop(change.name, None)
+    was_there = change_all(known, changes)
     added = [(_ADD, records.schedule_row(known[name])) for name in sorted(known)]
     await transaction.commit((_DELETE, [names]), *added)
     return was_there
@@ -87,20 +81,17 @@ async def enter_runs(
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     [rows] = await transaction.ask((_TRY_TO_LOCK, [texts(each.name for each in advances)]))
     known = {row[0]: records.schedule_of(row) for row in rows}
-    taken: dict[int, Schedule] = {}
-    for place, advance in enumerate(advances):
-        moved = advanced(known.get(advance.name), advance)
-        if moved is not None:
-            taken[place] = known[advance.name] = moved
-    messages = [message for place in taken for _, message in advances[place].runs]
+    made = advance_all(known, advances)
+    taken = list(compress(advances, made))
+    messages = [message for advance in taken for _, message in advance.runs]
     unit = await load_to_append(transaction, incarnation, messages)
     appended = iter([unit.append(message) for message in messages])
     entered: list[EnteredRuns] = [
-        [next(appended) for _ in advance.runs] if place in taken else None
-        for place, advance in enumerate(advances)
+        [next(appended) for _ in advance.runs] if is_made else None
+        for advance, is_made in zip(advances, made, strict=True)
     ]
     if taken:
-        await transaction.ask(*map(_advanced, taken.values()))
+        await transaction.ask(*(_advanced(known[advance.name]) for advance in taken))
     queues = {each.target_agent_id for each in messages if each.local}
     await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
     return entered

@@ -11,8 +11,8 @@ from ...ledger.schedules import (
     EnteredRuns,
     Schedule,
     ScheduleChange,
-    advanced,
-    replaced,
+    advance_all,
+    change_all,
 )
 from .. import records
 from .messages import append
@@ -29,14 +29,13 @@ def change_schedules(
     connection: sqlite3.Connection, changes: Sequence[ScheduleChange]
 ) -> list[bool]:
     """See `AACPPersistenceAdapter`."""
-    was_there = []
-    for change in changes:
-        existing = _read(connection, [change.name]).get(change.name)
-        was_there.append(existing is not None)
-        if isinstance(change, Schedule):
-            _write(connection, replaced(existing, change))
-        else:
-            connection.execute("DELETE FROM schedules WHERE name = ?", (change.name,))
+    names = {change.name for change in changes}
+    known = _read(connection, names)
+    was_there = change_all(known, changes)
+    _write(connection, known.values())
+    connection.executemany(
+        "DELETE FROM schedules WHERE name = ?", [(name,) for name in names - known.keys()]
+    )
     return was_there
 
 
@@ -66,16 +65,15 @@ def enter_runs(
     connection: sqlite3.Connection, incarnation: int, advances: Sequence[Advance], now_ms: int
 ) -> list[EnteredRuns]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    entered: list[EnteredRuns] = []
-    for advance in advances:
-        moved = advanced(_read(connection, [advance.name]).get(advance.name), advance)
-        if moved is None:
-            entered.append(None)
-            continue
-        _write(connection, moved)
-        messages = [message for _, message in advance.runs]
-        entered.append(append(connection, incarnation, messages, now_ms) if messages else [])
-    return entered
+    known = _read(connection, {advance.name for advance in advances})
+    made = advance_all(known, advances)
+    _write(connection, known.values())
+    return [
+        append(connection, incarnation, [message for _, message in advance.runs], now_ms)
+        if is_made
+        else None
+        for advance, is_made in zip(advances, made, strict=True)
+    ]
 
 
 def _read(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Schedule]:
@@ -86,5 +84,5 @@ def _read(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, Sch
     return {row[0]: records.schedule_of(row) for row in rows}
 
 
-def _write(connection: sqlite3.Connection, schedule: Schedule) -> None:
-    connection.execute(_WRITE, records.schedule_row(schedule))
+def _write(connection: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
+    connection.executemany(_WRITE, map(records.schedule_row, schedules))
