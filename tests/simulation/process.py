@@ -15,13 +15,13 @@ from foundation_rt.agents.ledger.effects import (
     Abandon,
     Execute,
     FollowTime,
-    Log,
     NoticeReceived,
     NoticeSettled,
     Operation,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
+    WriteLog,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.retransmitter import Retransmitter
@@ -300,7 +300,7 @@ class Process:
         self._wake_at = None
         self._has_news = True
 
-    def _notice(self, notice: NoticeReceived | NoticeSettled | Log) -> None:
+    def _notice(self, notice: NoticeReceived | NoticeSettled | WriteLog) -> None:
         self.simulator.note("notice", self.number, notice)
 
     # -- its ledger ---------------------------------------------------------------------------
@@ -418,7 +418,7 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,
     NoticeSettled: Process._notice,
-    Log: Process._notice,
+    WriteLog: Process._notice,
     FollowTime: Process._follow_time,
 }
 

@@ -63,7 +63,7 @@ class SendEnvelopes(Shown):
 
 @define(eq=False, repr=False)
 class Execute(Shown):
-    """Execute a claim; report by `Node.executed` or `Node.give_back`."""
+    """Execute a claim; report by `Claims.executed` or `Claims.give_back`."""
 
     claim: Claim
 
@@ -77,7 +77,7 @@ class Abandon(Shown):
 
 @define(eq=False, repr=False)
 class FollowTime(Shown):
-    """Set the clock by which the node is told the time; report by `Node.clock_followed`."""
+    """Set the clock by which the node is told the time; report by `LedgerTime.followed`."""
 
     by_ms: int
 
@@ -106,7 +106,7 @@ class NoticeSettled(Shown):
 
 
 @define(eq=False, repr=False)
-class Log(Shown):
+class WriteLog(Shown):
     """Write a record of the log."""
 
     level: str
@@ -123,5 +123,5 @@ Effect: TypeAlias = (
     | NoticeReceived
     | NoticeSettled
     | FollowTime
-    | Log
+    | WriteLog
 )

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 
 from ...base.shown import Shown
-from .effects import Effect, Log, Operation, Persist, SendEnvelopes
+from .effects import Effect, Operation, Persist, SendEnvelopes, WriteLog
 from .types import Envelope
 
 MakeArguments: TypeAlias = Callable[[list[Any], int], "tuple[Any, ...] | None"]
@@ -186,7 +186,7 @@ class Operations:
 
     def log(self, level: str, message: str, fields: dict[str, Any]) -> None:
         """Decide to write a record of the log."""
-        self.effects.append(Log(level, message, fields))
+        self.effects.append(WriteLog(level, message, fields))
 
     def take_effects(
         self, parts: Mapping[Operation, tuple[MakeArguments, TakeResult]], now_ms: int

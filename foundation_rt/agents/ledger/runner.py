@@ -25,12 +25,12 @@ from .effects import (
     Effect,
     Execute,
     FollowTime,
-    Log,
     NoticeReceived,
     NoticeSettled,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
+    WriteLog,
 )
 from .errors import OutcomeUnknownError
 from .hooks import Hooks
@@ -543,5 +543,5 @@ _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     FollowTime: NodeRunner._follow_time,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,
-    Log: lambda runner, effect: runner.logger.log(effect.level, effect.message, effect.fields),
+    WriteLog: lambda runner, effect: runner.logger.log(effect.level, effect.message, effect.fields),
 }

@@ -13,13 +13,13 @@ from foundation_rt.agents.ledger.effects import (
     Abandon,
     Effect,
     Execute,
-    Log,
     NoticeReceived,
     NoticeSettled,
     Operation,
     Persist,
     ResolveWaiter,
     SendEnvelopes,
+    WriteLog,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
@@ -382,7 +382,7 @@ def test_request_begun_too_often_fails_and_next_goes_on() -> None:
     bench.now += POLICY.max_starts * 40_000
     bench.node.claims.add_agent("b")
     bench.perform()
-    [logged] = bench.take(Log)
+    [logged] = bench.take(WriteLog)
     assert (logged.fields["requestId"], logged.fields["executions"]) == ("r0", 10)
     record = store.ledger.requests["r0"]
     assert record.state is RequestState.FAILED
@@ -915,7 +915,7 @@ def test_outdated_ledger_is_noticed_once_for_each_link() -> None:
     for each in old:
         bench.node.exchange.deliver([each], "waiter", bench.now)
         bench.perform()
-    [logged] = bench.take(Log)
+    [logged] = bench.take(WriteLog)
     assert logged.fields["incarnation"] == FAR_INCARNATION - 1
     assert bench.sent() == []
 

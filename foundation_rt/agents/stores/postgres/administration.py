@@ -16,7 +16,7 @@ from ...ledger.types import TERMINAL, ClaimCompletion, LedgerNews, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from . import statements
-from .arrays import Table, texts
+from .arrays import BatchTable, texts
 from .working_set import flush, load, load_response_links
 
 Tell = Callable[[LedgerNews], Sequence[Query]]
@@ -54,7 +54,7 @@ ORDER BY target_agent_id, position, request_id FOR UPDATE
 _FENCE = """
 UPDATE {schema}.request SET epoch = epoch + 1, held = false WHERE request_id = ANY (%b)
 """
-_AGAIN = Table("n", "request_id, position, epoch")
+_AGAIN = BatchTable("n", "request_id, position, epoch")
 _REQUEUE = f"""
 UPDATE {{schema}}.request AS r
 SET state = 'RECEIVED', position = n.position, epoch = n.epoch, executions = 0,

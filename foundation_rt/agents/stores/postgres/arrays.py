@@ -104,7 +104,7 @@ _KINDS: dict[str, _Encode] = {
 _FIELDS = {column: name for name, column in COLUMNS.items()}
 
 
-class Table:
+class BatchTable:
     """A batch as a table in FROM: ``unnest(...) AS alias (columns)``.
 
     Args:

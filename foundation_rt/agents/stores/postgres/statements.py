@@ -31,7 +31,7 @@ from ...ledger.types import (
     RequestState,
 )
 from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
-from .arrays import Array, Table, flags, numbers, texts
+from .arrays import Array, BatchTable, flags, numbers, texts
 from .queue_floors import Level
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
@@ -39,7 +39,7 @@ _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 
 # -- links and queues -----------------------------------------------------------------------------
 
-_LINKS = Table("given", "source_agent_id, target_agent_id")
+_LINKS = BatchTable("given", "source_agent_id, target_agent_id")
 _LOCK_LINKS = f"""
 SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
 FROM {{schema}}.link AS l JOIN {_LINKS} USING (source_agent_id, target_agent_id)
@@ -65,7 +65,7 @@ _MAKE_MAILBOXES = """
 INSERT INTO {schema}.mailbox (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 """
-_LINK_STATES = Table(
+_LINK_STATES = BatchTable(
     "n", "source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series"
 )
 _WRITE_LINKS = f"""
@@ -75,7 +75,7 @@ SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n
 FROM {_LINK_STATES}
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
 """
-_QUEUES = Table("n", "agent_id, last_position")
+_QUEUES = BatchTable("n", "agent_id, last_position")
 _WRITE_QUEUES = f"""
 UPDATE {{schema}}.queue AS q SET last_position = n.last_position
 FROM {_QUEUES} WHERE q.agent_id = n.agent_id
@@ -144,14 +144,14 @@ _LOCK_CLAIMS = f"""
 SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
-_HELD = Table("given", "source_agent_id, target_agent_id, up_to")
+_HELD = BatchTable("given", "source_agent_id, target_agent_id, up_to")
 # A held request is only put into its queue, so its payload is not read.
 _LOCK_HELD = f"""
 SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
 JOIN {_HELD} USING (source_agent_id, target_agent_id)
 WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
-_NEW = Table(
+_NEW = BatchTable(
     "n",
     "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
     " created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,"
@@ -168,7 +168,7 @@ INSERT INTO {{schema}}.request (finished, {_REQUEST})
 VALUES (%b{", %b" * len(REQUEST_COLUMNS)})
 ON CONFLICT DO NOTHING
 """
-_ENTERED = Table("n", "request_id, state, seq, by_message, position, not_before_ms")
+_ENTERED = BatchTable("n", "request_id, state, seq, by_message, position, not_before_ms")
 _ENTER = f"""
 UPDATE {{schema}}.request AS r
 SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
@@ -177,7 +177,7 @@ SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.positi
 FROM {_ENTERED}
 WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD', 'DELAYED')
 """
-_FINISHED = Table("n", "request_id, state, result, error, finished_at_ms")
+_FINISHED = BatchTable("n", "request_id, state, result, error, finished_at_ms")
 _FINISH = f"""
 UPDATE {{schema}}.request AS r
 SET state = n.state, result = n.result, error = n.error, finished_at_ms = n.finished_at_ms,
@@ -332,13 +332,13 @@ ORDER BY target_agent_id, {_ORDER}
 _LIMITS = """
 SELECT agent_id, workers, starts, window_ms FROM {schema}.mailbox WHERE agent_id = ANY (%b)
 """
-_LIMITED = Table("n", "agent_id, workers, starts, window_ms")
+_LIMITED = BatchTable("n", "agent_id, workers, starts, window_ms")
 _SET_LIMITS = f"""
 INSERT INTO {{schema}}.mailbox AS m ({_LIMITED.columns}) SELECT * FROM {_LIMITED} ORDER BY 1
 ON CONFLICT (agent_id) DO UPDATE SET workers = EXCLUDED.workers, starts = EXCLUDED.starts,
     window_ms = EXCLUDED.window_ms
 """
-_STARTED = Table("n", "agent_id, started")
+_STARTED = BatchTable("n", "agent_id, started")
 _NOTE_STARTS = f"""
 UPDATE {{schema}}.mailbox AS m SET started = n.started
 FROM {_STARTED} WHERE m.agent_id = n.agent_id
@@ -373,7 +373,7 @@ WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.priority DESC, h.position
 """
 # Of whoever claims, and of what has expired, too.
-_LEVELS = Table("known", "agent_id, priority, floor")
+_LEVELS = BatchTable("known", "agent_id, priority, floor")
 _LOWEST = f"""
 SELECT known.agent_id, known.priority, (
     SELECT position FROM {{schema}}.request
@@ -437,7 +437,7 @@ FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
     target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
 """
-_CLAIMS = Table("given", "request_id, epoch")
+_CLAIMS = BatchTable("given", "request_id, epoch")
 _RENEW = f"""
 WITH kept AS MATERIALIZED (
     SELECT r.request_id FROM {{schema}}.request AS r JOIN {_CLAIMS} USING (request_id, epoch)
@@ -446,7 +446,7 @@ WITH kept AS MATERIALIZED (
 UPDATE {{schema}}.request AS r SET lease_until_ms = %b::bigint FROM kept
 WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
 """
-_RELEASED = Table("given", "request_id, epoch, executions, not_before_ms, leaves_queue")
+_RELEASED = BatchTable("given", "request_id, epoch, executions, not_before_ms, leaves_queue")
 _RELEASE = f"""
 WITH kept AS MATERIALIZED (
     SELECT r.request_id, given.executions, given.not_before_ms, given.leaves_queue
@@ -600,12 +600,12 @@ def next_delayed() -> Query:
 # -- messages -------------------------------------------------------------------------------------
 
 _MESSAGES = f"SELECT {_MESSAGE} FROM {{schema}}.message WHERE message_id = ANY (%b)"
-_POSTED = Table("n", _MESSAGE)
+_POSTED = BatchTable("n", _MESSAGE)
 _ADD_MESSAGES = f"""
 INSERT INTO {{schema}}.message ({_MESSAGE}) SELECT * FROM {_POSTED}
 ON CONFLICT DO NOTHING RETURNING true
 """
-_RANGES = Table("n", "source, target, low, high")
+_RANGES = BatchTable("n", "source, target, low, high")
 _ACKNOWLEDGE = f"""
 UPDATE {{schema}}.message SET state = 'ACKNOWLEDGED', payload = %b, next_attempt_at_ms = NULL
 FROM {_RANGES}
@@ -626,7 +626,7 @@ SELECT {_MESSAGE}, (
 FROM {{schema}}.message AS m WHERE next_attempt_at_ms <= %b::bigint
 ORDER BY next_attempt_at_ms, message_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """
-_PLANNED = Table("n", "message_id, state, attempts, next_attempt_at_ms")
+_PLANNED = BatchTable("n", "message_id, state, attempts, next_attempt_at_ms")
 _PLAN = f"""
 UPDATE {{schema}}.message AS m
 SET state = n.state, attempts = n.attempts, next_attempt_at_ms = n.next_attempt_at_ms,

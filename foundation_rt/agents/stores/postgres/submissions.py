@@ -14,7 +14,7 @@ from ....errors import UsageError
 from ...ledger.submissions import SubmittedRequest, in_order
 from ...ledger.types import Appended, LedgerNews, OutgoingMessage
 from . import news
-from .arrays import Table, numbers
+from .arrays import BatchTable, numbers
 from .working_set import flush, load_to_append
 
 Tell = Callable[[LedgerNews], Sequence[Query]]
@@ -60,7 +60,7 @@ _SEE_SOME = f"""
 SELECT {_COLUMNS} FROM {{schema}}.submission WHERE transaction = ANY (%b)
 ORDER BY transaction, target_agent_id, number LIMIT %b::bigint
 """
-_GIVEN = Table("given", "transaction, target_agent_id, number")
+_GIVEN = BatchTable("given", "transaction, target_agent_id, number")
 _TAKE = f"""
 SELECT s.number FROM {{schema}}.submission AS s JOIN {_GIVEN} USING ({_GIVEN.columns})
 ORDER BY number FOR UPDATE OF s SKIP LOCKED
