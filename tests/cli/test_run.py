@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from foundation_rt.cli.table import MODULES, load
 from tests.support import fork_server
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment, run
+from tests.support.sizes import cases
 
 APP = '''
 import threading
@@ -551,6 +553,8 @@ def test_closed_reader_of_stdout_ends_the_command_quietly(folder: Path) -> None:
 
 
 COMMANDS = ["tools app.py", "tools app.py --json", "check app.py", "--help", "--version"]
+UNWRITABLE_STDOUT = [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+UNWRITABLE = ("2>&-", "2>/dev/full")
 
 
 def redirected(words: str, streams: str) -> subprocess.CompletedProcess[bytes]:
@@ -566,14 +570,14 @@ def redirected(words: str, streams: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.rule("CLI-30", "CLI-21")
-@pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize(
-    ("streams", "why"),
-    [(">/dev/full", "No space left on device"), (">&-", "it is closed")],
+    ("words", "stdout"),
+    cases([*zip(COMMANDS, cycle(UNWRITABLE_STDOUT))], [*product(COMMANDS, UNWRITABLE_STDOUT)]),
 )
 def test_unwritable_stdout_is_reported_in_one_line(
-    folder: Path, words: str, streams: str, why: str
+    folder: Path, words: str, stdout: tuple[str, str]
 ) -> None:
+    streams, why = stdout
     done = redirected(words, streams)
     text = f"stdout cannot be written: {why}"
     message = f"foundation-rt: {text}\n".encode()
@@ -581,9 +585,6 @@ def test_unwritable_stdout_is_reported_in_one_line(
         message = orjson.dumps({"code": "OUTPUT", "message": text}) + b"\n"
     assert (done.returncode, done.stdout, done.stderr) == (4, b"", message)
     assert redirected(words, f"{streams} 2>&-").returncode == 4
-
-
-UNWRITABLE = ("2>&-", "2>/dev/full")
 
 
 @pytest.mark.rule("CLI-30")
@@ -596,25 +597,32 @@ def test_closed_stdout_sends_no_request(folder: Path) -> None:
 
 
 @pytest.mark.rule("CLI-30")
-@pytest.mark.parametrize("words", COMMANDS)
-def test_unwritable_stderr_does_not_change_the_result(folder: Path, words: str) -> None:
-    written = redirected(words, "").stdout
-    for streams in UNWRITABLE:
-        done = redirected(words, streams)
-        assert (done.returncode, done.stdout) == (0, written)
+@pytest.mark.parametrize(
+    ("words", "streams"),
+    cases([*zip(COMMANDS, cycle(UNWRITABLE))], [*product(COMMANDS, UNWRITABLE)]),
+)
+def test_unwritable_stderr_does_not_change_the_result(
+    folder: Path, words: str, streams: str
+) -> None:
+    written, done = redirected(words, "").stdout, redirected(words, streams)
+    assert (done.returncode, done.stdout) == (0, written)
 
 
 @pytest.mark.rule("CLI-30")
-@pytest.mark.parametrize("streams", UNWRITABLE)
-def test_unwritable_stderr_does_not_change_the_exit_code(folder: Path, streams: str) -> None:
-    for words, code in (
-        ("tools nosuch", 2),
-        ("call app.py shout", 2),
-        ("call app.py forecast city=Atlantis", 1),
-        ("nosuch", 2),
-    ):
-        done = redirected(words, streams)
-        assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+@pytest.mark.parametrize(
+    ("words", "code", "streams"),
+    [
+        ("tools nosuch", 2, "2>&-"),
+        ("call app.py shout", 2, "2>/dev/full"),
+        ("call app.py forecast city=Atlantis", 1, "2>&-"),
+        ("nosuch", 2, "2>/dev/full"),
+    ],
+)
+def test_unwritable_stderr_does_not_change_the_exit_code(
+    folder: Path, words: str, code: int, streams: str
+) -> None:
+    done = redirected(words, streams)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
 
 
 @pytest.mark.rule("CLI-06", "CLI-09")
