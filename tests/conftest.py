@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from foundation_rt.base.clock import ManualClock
+from tests.support import fork_server
 from tests.support.async_tests import run_test
 from tests.support.sizes import EXPLORES, SIZE, examples
 
@@ -76,6 +77,13 @@ def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return what `pytest.mark.options` gives to the fixtures of a test."""
     mark = request.node.get_closest_marker("options")
     return {} if mark is None else dict(mark.kwargs)
+
+
+@pytest.fixture
+def forked() -> Iterator[None]:
+    """Fork the servers that clients of the test start, for all but what ends with its client."""
+    with fork_server.forking():
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

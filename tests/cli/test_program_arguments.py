@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import fork_server
+
 APP = """
 import argparse, os
 from foundation_rt import Server
@@ -26,7 +28,7 @@ def db() -> str:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "foundation_rt", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
+    return fork_server.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ from foundation_rt.client.targets import StdioServer
 from foundation_rt.errors import ErrorCode
 from tests.support.plain_server import PlainHttp
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 LONG = [2**64, -(2**63) - 1, 10**25, 2**64 - 1]
 
 

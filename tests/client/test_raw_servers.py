@@ -17,6 +17,8 @@ from tests.client.asking_server import make_server
 from tests.support.http_server import serve_http
 from tests.support.scripted_transport import BOTH, STATELESS, error_of
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 APP = Path(__file__).parent / "asking_server.py"
 ELICITATION = "elicitation/create"
 LIVENESS = 60.0

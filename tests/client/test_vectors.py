@@ -22,6 +22,8 @@ from tests.support.client_vectors import FILES, FOLDER, ClientStep, ClientVector
 from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 if TYPE_CHECKING:
     from foundation_rt.client.transports.transport import ClientMessage, Receiver
     from foundation_rt.protocol.revisions import Revision

@@ -31,6 +31,7 @@ from foundation_rt.base.config.sections import (
 )
 from foundation_rt.base.config.settings import HttpSection, ServerConfig, ToolsSection
 from foundation_rt.testing import TestClient
+from tests.support import fork_server
 from tests.support.virtual_loop import run_bounded
 
 SCHEMA = Path(__file__).parents[2] / "spec" / "schemas" / "config.schema.json"
@@ -399,7 +400,7 @@ server = Server("shop", sections={"shop": ShopSettings})
 
 def run_check(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "app.py").write_text(APP)
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "foundation_rt", "check", str(folder / "app.py"), "--json"],
         capture_output=True,
         text=True,

@@ -29,6 +29,8 @@ from tests.support.http_server import free_port, serve_http
 from tests.support.leaks import ResourceSnapshot
 from tests.support.sizes import size
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 ROOT = Path(__file__).parents[2]
 QUICK = str(ROOT / "tests" / "support" / "quick_server.sh")
 APP = str(ROOT / "tests" / "support" / "coordinated_app.py")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sqlite3
-import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pytest
 
 from foundation_rt import ErrorCode, Principal, Server, ToolError
 from foundation_rt.testing import ProtocolError, TestClient
+from tests.support import fork_server
 from tests.support.core import INITIALIZE, INITIALIZED, request
 from tests.support.echo_api import echo_api
 from tests.support.process import ServerProcess, command, environment
@@ -60,7 +60,7 @@ def test_example_is_served_by_its_name(name: str) -> None:
         "serve",
         f"foundation_rt.examples.{name}",
     ]
-    done = subprocess.run(
+    done = fork_server.run(
         command, input=b"\n".join(lines) + b"\n", capture_output=True, timeout=60, check=True
     )
     answers = {each.get("id"): each for each in map(orjson.loads, done.stdout.splitlines())}

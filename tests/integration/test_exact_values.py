@@ -19,6 +19,8 @@ from tests.host.web.test_process import HostProcess, host_process
 from tests.support import plain_server
 from tests.support.gateway import serve_gateway
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 LONG = 12345678901234567890123
 DEEP = 400
 COMMAND = [sys.executable, str(plain_server.__file__)]

@@ -17,6 +17,8 @@ from foundation_rt.testing import TestClient
 from tests.support import forwarded_app
 from tests.support.forwarders import ClientForwarder
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 OLD, NEW = "2025-11-25", "2026-07-28"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 combinations = pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from foundation_rt import ClientCapabilityError, ClientErrorResponse, Server, To
 from foundation_rt.client import Client, ServerRequestRefused, connect
 from tests.support.answering_client import AnsweringClient, accepted, value_of
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 BEHIND = """
 import asyncio
 from foundation_rt import ClientErrorResponse, Server, ToolContext

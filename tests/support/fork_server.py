@@ -1,4 +1,4 @@
-"""Processes of `python -m MODULE` and `-c CODE`, forked from one that has imported the runtime.
+"""Processes of this Python, forked from one that has imported the runtime already.
 
 A command of `foundation-rt` uses 0.1 to 0.6 s of CPU before it does anything, nearly all of it for
 imports, and the tests start some two thousand. Forked, they are what they would be otherwise:
@@ -45,14 +45,15 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class Popen(subprocess.Popen[Any]):
-    """A `subprocess.Popen` that is forked where it runs a module or code with this Python."""
+    """A `subprocess.Popen` that is forked where it runs a module, code or a file."""
 
     def _execute_child(self, args: Any, *options: Any) -> None:
         given = dict(zip(_PARAMETERS, options, strict=True))
         words = [] if isinstance(args, str | bytes) else [os.fspath(word) for word in args]
         env = dict(os.environ if given["env"] is None else given["env"])
         if (
-            words[:2] not in ([sys.executable, "-m"], [sys.executable, "-c"])
+            words[:1] != [sys.executable]
+            or not (words[1] in ("-m", "-c") or words[1].endswith(".py"))
             or any(given[name] for name in _NOT_TAKEN)
             or (given["umask"], given["process_group"]) != (-1, -1)
             or _read_at_the_start(env) != _read_at_the_start(os.environ)
@@ -95,6 +96,7 @@ def forking() -> Iterator[None]:
     """Have asyncio start its processes with the `Popen` of this module."""
     from asyncio import unix_events
 
+    _fork_server()  # before a test notes what processes there are
     given = unix_events.subprocess
     unix_events.subprocess = SimpleNamespace(**{**vars(given), "Popen": Popen})  # type: ignore[assignment]
     try:
@@ -139,10 +141,10 @@ class _ForkServer:
         session: bool,
         ends: Sequence[int],
     ) -> int:
-        """Return the id of a new child of this process that runs a module or code.
+        """Return the id of a new child of this process that runs a module, code or a file.
 
         Args:
-            words: `-m` and the module, or `-c` and the code, and its arguments.
+            words: those of its command line that follow Python.
             env: its environment.
             cwd: its folder.
             session: whether it leads a session of its own.
@@ -229,7 +231,8 @@ def _become(
     sys.stdout = sys.__stdout__ = standard(1, "w", buffering=1 if os.isatty(1) else -1)
     sys.stderr = sys.__stderr__ = standard(2, "w", buffering=1, errors="backslashreplace")
     path = env.get("PYTHONPATH", "")
-    sys.path[:0] = [cwd, *filter(None, path.split(os.pathsep))]
+    folder = os.path.dirname(os.path.abspath(words[0])) if words[0].endswith(".py") else cwd
+    sys.path[:0] = [folder, *filter(None, path.split(os.pathsep))]
     return words
 
 
@@ -240,16 +243,21 @@ def _main(descriptor: int) -> None:
             raise RuntimeError("a module has started a thread: it cannot be forked")
         gc.collect()
         gc.freeze()
-        option, run, *arguments = _serve(requests)
+        sys.argv = _serve(requests)
     code: Any = None
     try:
-        if option == "-m":
-            sys.argv = [run, *arguments]
-            runpy.run_module(run, run_name="__main__", alter_sys=True)
+        if sys.argv[0] == "-m":
+            del sys.argv[0]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
-            sys.argv = [option, *arguments]
             sys.modules["__main__"] = module = ModuleType("__main__")
-            exec(compile(run, "<string>", "exec"), module.__dict__)
+            if sys.argv[0] == "-c":
+                code_of_main = compile(sys.argv.pop(1), "<string>", "exec")
+            else:
+                module.__file__ = sys.argv[0]
+                with open(sys.argv[0], "rb") as file:
+                    code_of_main = compile(file.read(), sys.argv[0], "exec")
+            exec(code_of_main, module.__dict__)
     except SystemExit as end:
         code = end.code
     _end(code)

@@ -20,6 +20,8 @@ from foundation_rt.apps.host.orchestrator import (
 )
 from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, plans_with, say
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def notes(count: int) -> ScriptedModel:
     """Return a model that takes a note in each of so many turns."""

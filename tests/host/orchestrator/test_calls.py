@@ -16,6 +16,8 @@ from foundation_rt.apps.host.chat import Role
 from foundation_rt.apps.host.events import ServerMessage
 from tests.support.host_chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.mark.rule("TURN-30")
 async def test_unknown_tool_has_nearest_names_and_the_third_takes_the_tools_away() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from itertools import product
@@ -321,7 +322,9 @@ def test_plain_install_is_enough(tmp_path: Path) -> None:
         "from foundation_rt.cli.main import main\n"
         f"raise SystemExit(main(['task-server', '--database', {url!r}]))\n"
     )
-    with ServerProcess([sys.executable, "-c", code], environment()) as process:
+    with ServerProcess(
+        [sys.executable, "-c", code], environment(), start=subprocess.Popen
+    ) as process:
         process.handshake()
         answer = process.call("mcp-tasks", tasks=[TASK], waitMs=25_000)
         assert process.finish() == 0

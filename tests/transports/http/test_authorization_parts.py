@@ -48,6 +48,7 @@ from foundation_rt.http.authorization.store import (
     make_store,
 )
 from foundation_rt.http.seal import Seal
+from tests.support import fork_server
 from tests.support.login_client import CALLBACK, VERIFIER, transaction_of
 from tests.support.scripted_http import self_signed
 from tests.support.services import need_redis
@@ -129,7 +130,7 @@ def test_workers_are_refused_with_logins_in_memory(tmp_path: Path) -> None:
         from tests.support.process import environment
 
         env = {**environment(), **given, **keyed}
-        done = subprocess.run(line, env=env, capture_output=True, timeout=60)
+        done = fork_server.run(line, env=env, capture_output=True, timeout=60)
         assert done.returncode != 0
         assert named in done.stderr
 
