@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from attrs import evolve
 
-from .base.config.settings import AuditCategory
 from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
 from .features.composition import MountedApp, ServerOptions, ServerRuntime, compose
@@ -41,7 +40,9 @@ if TYPE_CHECKING:
 
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
-    from .base.config.settings import ServerConfig, Settings
+    from .base.config.feature_sections import AuditCategory
+    from .base.config.settings import ServerConfig
+    from .base.config.types import Settings
     from .base.jsonschema.compilation import ValidationResult
     from .features.composition import HttpMiddleware, HttpPage
     from .features.custom_methods import CustomMethod
@@ -80,8 +81,6 @@ _Section = TypeVar("_Section", bound="Settings")
 
 READINESS_TIMEOUT_MS = 750
 """Below the second that Kubernetes waits for an answer."""
-
-AUDIT_CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
 
 _PAGE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
@@ -1094,7 +1093,9 @@ class Server:
         Raises:
             UsageError: the event type is not in capitals, or there is no such category.
         """
-        _check_audit_event(event_type, category)
+        from .features.audit import check_event
+
+        check_event(event_type, category)
         if self._runtime is not None and self._runtime.audit is not None:
             self._runtime.audit.write_own(
                 event_type,
@@ -1331,7 +1332,7 @@ class Server:
             return self._mounted_in[0].runtime
         if self._runtime is None:
             config = self.load_config()
-            if config.aacp.is_ledger_named():
+            if config.has_ledger():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
             self._runtime = compose(self._registry, self._options, config)
         return self._runtime
@@ -1523,14 +1524,6 @@ def start_server(server: Server) -> int:
     from .kernel.stdio.transport import serve
 
     return serve(server.runtime)
-
-
-def _check_audit_event(event_type: object, category: object) -> None:
-    """Raise `UsageError` unless an audit record can have this event type and category."""
-    if category not in AUDIT_CATEGORIES:
-        raise UsageError(f"audit: the category is one of {', '.join(AUDIT_CATEGORIES)}")
-    if not (isinstance(event_type, str) and event_type.isidentifier() and event_type.isupper()):
-        raise UsageError("audit: an event type is in capitals, as BATCH_JOB_COMPLETED is")
 
 
 def _is_same_as(principal: Principal) -> Callable[[Principal | None], bool]:

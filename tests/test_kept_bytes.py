@@ -14,7 +14,8 @@ import orjson
 import pytest
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import ServerConfig, TasksSection
+from foundation_rt.base.config.feature_sections import TasksSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.exact_json import compact
 from foundation_rt.base.logs.logger import StderrSink
 from foundation_rt.base.principal_shares import Limit, Quota

@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.base.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.errors import ToolError
 from foundation_rt.kernel.execution_limits import ResourceManager

@@ -19,7 +19,8 @@ from attrs import define, field
 
 from ..base.abort import AbortSignal
 from ..base.clock import SystemClock
-from ..base.config.settings import AgentsSection, ServerConfig
+from ..base.config.feature_sections import AgentsSection
+from ..base.config.settings import ServerConfig
 from ..base.ids import IdGenerator, UuidGenerator
 from ..base.logs.logger import StderrSink, StructuredLogger
 from ..errors import RegistrationError, UsageError, describe_exception

@@ -12,19 +12,20 @@ is never written, however much of the arguments the configuration shows (OPS-13)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 from attrs import define, field
 
+from ..base.config.feature_sections import AuditCategory
 from ..base.logs.logger import StructuredLogger
 from ..base.logs.redaction import REDACTED
-from ..errors import ErrorCode, StructuredError, ToolCompletionOutcome
+from ..errors import ErrorCode, StructuredError, ToolCompletionOutcome, UsageError
 from ..kernel.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
 from ..protocol.methods import TOOLS_CALL, facts
 
 if TYPE_CHECKING:
-    from ..base.config.settings import AuditCategory, AuditSection
+    from ..base.config.feature_sections import AuditSection
     from ..kernel.effects import Notify, Reply
     from ..kernel.engine.executor import Proceed
     from ..kernel.invocation import Invocation
@@ -37,6 +38,16 @@ MESSAGE = "audit"
 _MAX_CHARACTERS = 64
 _MAX_MEMBERS = 16
 _MAX_LEVELS = 4
+
+CATEGORIES: tuple[str, ...] = get_args(AuditCategory)
+
+
+def check_event(event_type: object, category: object) -> None:
+    """Raise `UsageError` unless an audit record can have this event type and category."""
+    if category not in CATEGORIES:
+        raise UsageError(f"audit: the category is one of {', '.join(CATEGORIES)}")
+    if not (isinstance(event_type, str) and event_type.isidentifier() and event_type.isupper()):
+        raise UsageError("audit: an event type is in capitals, as BATCH_JOB_COMPLETED is")
 
 
 @define(eq=False, repr=False)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from ..base.clock import Clock
-    from ..base.config.settings import RateLimitSection
+    from ..base.config.feature_sections import RateLimitSection
     from ..base.logs.logger import StructuredLogger
     from ..base.redis_link import Outage
     from ..kernel.dispatcher import Decide, Dispatcher

@@ -47,7 +47,7 @@ from .sse import EventBody, encode_event, encode_retry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..base.config.settings import HttpSection
+    from ..base.config.http_sections import HttpSection
     from ..base.jsonschema.header_params import HeaderParameter
     from ..features.composition import ServerRuntime
     from ..features.embedding import HostLoop

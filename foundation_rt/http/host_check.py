@@ -18,7 +18,7 @@ from attrs import define, field
 from .asgi import HttpRefusal
 
 if TYPE_CHECKING:
-    from ..base.config.settings import HttpSection
+    from ..base.config.http_sections import HttpSection
     from .headers import RequestHead
 
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]"))

@@ -17,7 +17,7 @@ from .uvicorn_protocol import CUT_CONNECTION, HOLD_BYTES, UNCOUNTED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..base.config.settings import HttpSection
+    from ..base.config.http_sections import HttpSection
     from ..protocol.principal import Principal
     from .asgi import RawHeader, Receive, Scope, Send
     from .headers import RequestHead

@@ -51,7 +51,7 @@ from .uvicorn_protocol import BoundedProtocol, ConnectionLimits, UnreadBytes, Uv
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ..base.config.settings import HttpSection
+    from ..base.config.http_sections import HttpSection
     from ..features.composition import ServerRuntime
     from .cluster.worker_group import WorkerGroup
     from .cluster.worker_processes import WorkerPlace

@@ -8,7 +8,8 @@ from typing import Any
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AgentsSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AgentsSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 

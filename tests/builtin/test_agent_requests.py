@@ -12,7 +12,8 @@ import pytest
 from foundation_rt import AgentContext, AgentCoordinator, AgentMessage, Server, ServerOptions
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig, ToolsSection
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.features.context import ToolContext

@@ -27,12 +27,8 @@ from foundation_rt import (
 )
 from foundation_rt.base.abort import AbortSignal
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import (
-    AgentsSection,
-    LoggingSection,
-    ServerConfig,
-    ToolsSection,
-)
+from foundation_rt.base.config.feature_sections import AgentsSection
+from foundation_rt.base.config.settings import LoggingSection, ServerConfig, ToolsSection
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.base.logs.redaction import Redactor

@@ -20,7 +20,7 @@ from foundation_rt.agents import (
 )
 from foundation_rt.agents.ledger.setup import make_store
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.settings import AacpSection
+from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.cli.main import main
 from tests.support.process import run

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.config.http_sections import AddressRange, HttpSection
 from foundation_rt.base.config.loading import (
     ConfigProblem,
     load_config,
@@ -27,13 +28,11 @@ from foundation_rt.base.config.loading import (
 )
 from foundation_rt.base.config.settings import (
     AdminPolicy,
-    HttpSection,
     LoggingSection,
     ServerConfig,
     ToolsSection,
 )
 from foundation_rt.base.config.types import (
-    AddressRange,
     Choice,
     Flag,
     Integer,

@@ -14,6 +14,7 @@ import pytest
 from attrs import define, field, frozen
 
 from foundation_rt import ConfigError, RegistrationError, Server, ServerOptions, UsageError
+from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.base.config.sections import (
     Choice,
     Integer,
@@ -29,7 +30,7 @@ from foundation_rt.base.config.sections import (
     milliseconds,
     setting,
 )
-from foundation_rt.base.config.settings import HttpSection, ServerConfig, ToolsSection
+from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.testing import TestClient
 from tests.support import fork_server
 from tests.support.virtual_loop import run_bounded

@@ -9,23 +9,25 @@ from typing import Any
 import attrs
 import pytest
 
-from foundation_rt.base.config import settings as config
-from foundation_rt.base.config.loading import settings, variable_name
-from foundation_rt.base.config.settings import (
+from foundation_rt.base.config import feature_sections as features
+from foundation_rt.base.config import http_sections as http
+from foundation_rt.base.config import types
+from foundation_rt.base.config.feature_sections import (
     AacpSection,
-    AdminPolicy,
     AgentsSection,
     AuditSection,
-    AuthorizationSection,
-    HttpSection,
-    LoggingSection,
-    OauthSection,
     RateLimitSection,
+    TelemetrySection,
+)
+from foundation_rt.base.config.http_sections import AuthorizationSection, HttpSection, OauthSection
+from foundation_rt.base.config.loading import settings, variable_name
+from foundation_rt.base.config.settings import (
+    AdminPolicy,
+    LoggingSection,
     ResourcesSection,
     SecuritySection,
     ServerConfig,
     ServerSection,
-    TelemetrySection,
     ToolsSection,
     TransportSection,
     needs_loading,
@@ -63,32 +65,35 @@ SECTIONS = (
 )
 
 EXAMPLES = {
-    config.KEY_NAME: (
+    types.KEY_NAME: (
         ["iban", "a b", "ключ", "c" * 256],
         ["", "--", "—", "c" * 257, "a\n", "\udcff"],
     ),
-    config.FILE_PATH: (
+    types.FILE_PATH: (
         ["audit.jsonl", "/var/log/a b/ä.jsonl", "x" * 4095],
         ["", "x" * 4096, "a\n", "a\x00b", "\udcff"],
     ),
-    config.HTTP_PATH: (["/", "/mcp", "/a/b.c"], ["", "mcp", "/mcp/", "//", "/a?b", "/a\n", "/ä"]),
-    config.HOST_NAME: (
+    http.HTTP_PATH: (
+        ["/", "/mcp", "/a/b.c"],
+        ["", "mcp", "/mcp/", "//", "/a?b", "/a\n", "/ä"],
+    ),
+    http.HOST_NAME: (
         ["*", "example.com", "example.com:8443", "[::1]:80", "under_score"],
         ["", "https://example.com", "a b", "example.com:", "*.example.com", "a/b", "a\n", "ä.de"],
     ),
-    config.WORKER_ADDRESS: (
+    http.WORKER_ADDRESS: (
         [None, "10.0.0.5", "10.0.0.5:7000", "[fd00::5]:7000", "host-1.example.com"],
         ["", "10.0.0.5:", "10.0.0.5:0", "[fd00::5", "http://a", "a b", "a\n", "ä.de"],
     ),
-    config.ADDRESS_RANGE: (
+    http.ADDRESS_RANGE: (
         ["127.0.0.1", "10.0.0.0/8", "10.0.0.1/8", "::1", "fd00::/8"],
         ["", "localhost", "10.0.0.256", "10.0.0.0/33", "10.0.0.1:80", "*", "127.0.0.1\n"],
     ),
-    config.ORIGIN: (
+    http.ORIGIN: (
         ["*", "https://example.com", "http://localhost:3000", "chrome-extension://abc"],
         ["", "example.com", "https://example.com/", "null", "https://*.example.com", "http://a\n"],
     ),
-    config.API_KEY: (
+    http.API_KEY: (
         ["k" * 16, "alice:" + "k" * 32, "aA0._~+/-aA0._~+/-==", "a:" + "k" * 16 + ":b:c d"],
         [
             "",
@@ -101,37 +106,43 @@ EXAMPLES = {
             "k" * 8 + " " + "k" * 8,
         ],
     ),
-    config.ISSUER_URL: (
+    http.ISSUER_URL: (
         [None, "https://login.example.com", "https://a.b/c?d=e", "http://127.0.0.1:8080/realm"],
         ["", "http://example.com", "https://", "https://a.b/#c", 'https://a.b/"', "ftp://a.b"],
     ),
-    config.RESOURCE_URL: (
+    http.RESOURCE_URL: (
         [None, "https://example.com/mcp", "http://10.0.0.1:8000/mcp"],
         ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
     ),
-    config.CLIENT_ID: ([None, "Iv1.0f", "https://a.b/c"], ["", "a\n", "ä", "x" * 2049]),
-    config.CLIENT_SECRET: ([None, "a b:%", "s" * 2048], ["", "a\n", "ä", "x" * 2049]),
-    config.PROVIDER: ([None, "github", "oauth"], ["", "gitlab", "GitHub", "oidc\n"]),
-    config.TENANT: (
+    http.CLIENT_ID: ([None, "Iv1.0f", "https://a.b/c"], ["", "a\n", "ä", "x" * 2049]),
+    http.CLIENT_SECRET: ([None, "a b:%", "s" * 2048], ["", "a\n", "ä", "x" * 2049]),
+    http.PROVIDER: ([None, "github", "oauth"], ["", "gitlab", "GitHub", "oidc\n"]),
+    http.TENANT: (
         [None, "0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"],
         ["", "common", "example.com", "0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0", "g" * 36],
     ),
-    config.PARAMETER: (["prompt=consent", "a=", "x.y=a b"], ["", "a", "=b", "a b=c", "a=\n"]),
-    config.ALLOWED: (
+    http.PARAMETER: (
+        ["prompt=consent", "a=", "x.y=a b"],
+        ["", "a", "=b", "a b=c", "a=\n"],
+    ),
+    http.ALLOWED: (
         ["*", "sub:1", "org:acme", "ann@x.org", "@x.org"],
         ["", "ann", "@", "ann@", "a@b@c", "sub:", "org:a b", "**", "ann@x.org\n"],
     ),
-    config.REDIRECT_URI: (
+    http.REDIRECT_URI: (
         ["loopback", "https://a.b/back?c=d"],
         ["", "http://a.b/back", "https://a.b/#c", "https://*", "loopback "],
     ),
-    config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
-    config.HEADER_NAME: (["X-Tenant", "a", "x" * 64], ["", "a b", "a:", "a\n", "ä", "x" * 65]),
-    config.TOOL_LIMIT: (
+    types.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
+    http.HEADER_NAME: (
+        ["X-Tenant", "a", "x" * 64],
+        ["", "a b", "a:", "a\n", "ä", "x" * 65],
+    ),
+    features.TOOL_LIMIT: (
         ["mcp-tasks=100", "admin/registerTool=0", "a.b_c=1000000"],
         ["", "a", "a=", "=5", "a=-1", "a=01", "a=1000001", "a b=5", "a=5 ", "a=b=5", "a=5\n"],
     ),
-    config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
+    types.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
 }
 """Accepted and refused values of each pattern."""
 

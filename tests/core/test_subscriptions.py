@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, ResourcesSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.base.principal_shares import LimitReached
 from foundation_rt.features.subscriptions.subscribers import (

@@ -11,7 +11,8 @@ import pytest
 
 from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.typed.tool_signature import add_tool

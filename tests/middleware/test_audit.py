@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AuditSection, RateLimitSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AuditSection, RateLimitSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.audit import AuditLog, _show
 from foundation_rt.features.composition import ServerOptions

@@ -17,7 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, ServerConfig, TelemetrySection
+from foundation_rt.base.config.feature_sections import TelemetrySection
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.instruments import MAX_SERIES, OTHER

@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import Server
-from foundation_rt.base.config.settings import (
-    RateLimitSection,
-    ResourcesSection,
-    ServerConfig,
-    TelemetrySection,
-)
+from foundation_rt.base.config.feature_sections import RateLimitSection, TelemetrySection
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
 from foundation_rt.kernel.effects import CallCompleted, ClientConnected, ClientDisconnected, Log

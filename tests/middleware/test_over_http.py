@@ -10,12 +10,9 @@ import pytest
 
 from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import (
-    AuditSection,
-    HttpSection,
-    ServerConfig,
-    TelemetrySection,
-)
+from foundation_rt.base.config.feature_sections import AuditSection, TelemetrySection
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit

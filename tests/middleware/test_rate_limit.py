@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import RateLimitSection, ServerConfig, ToolsSection
+from foundation_rt.base.config.feature_sections import RateLimitSection
+from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.features.rate_limit import (
     MemoryBuckets,
     RateLimit,

@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 
 from foundation_rt import Roots, Server, ToolContext
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import (
-    HttpSection,
-    ResourcesSection,
-    ServerConfig,
-    TasksSection,
-)
+from foundation_rt.base.config.feature_sections import TasksSection
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.subscriptions.methods import subscriptions_of

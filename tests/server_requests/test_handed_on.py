@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import ClientCapabilityError, ClientErrorResponse, ToolContext, UsageError
-from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.errors import InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms

@@ -190,7 +190,7 @@ async def run_peer(part: Part) -> None:
     from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
     from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
-    from foundation_rt.base.config.settings import AacpSection
+    from foundation_rt.base.config.feature_sections import AacpSection
     from foundation_rt.errors import ErrorCode, ToolError
 
     coordinator = AgentCoordinatorV2(

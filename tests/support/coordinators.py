@@ -10,7 +10,8 @@ from typing import Any
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.types import RequestRecord
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.support.faulty_store import FaultyStore

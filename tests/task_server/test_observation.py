@@ -13,7 +13,8 @@ from foundation_rt.apps.task_server import observation as observing
 from foundation_rt.apps.task_server.jobs import Job, JobStatus
 from foundation_rt.apps.task_server.observation import Observation, TaskServerMetrics
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AuditSection, ServerConfig, TelemetrySection
+from foundation_rt.base.config.feature_sections import AuditSection, TelemetrySection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.database.errors import DatabaseUnavailableError
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.testing import TestClient

@@ -16,7 +16,8 @@ from attrs import define, field
 
 from ...base.abort import AbortSignal, is_task_cancelled
 from ...base.clock import Clock, SystemClock
-from ...base.config.settings import AacpSection, ServerConfig
+from ...base.config.feature_sections import AacpSection
+from ...base.config.settings import ServerConfig
 from ...base.exact_json import loads
 from ...base.ids import IdGenerator
 from ...base.logs.logger import StructuredLogger

@@ -12,7 +12,7 @@ from .errors import invalid
 from .types import Claim
 
 if TYPE_CHECKING:
-    from ...base.config.settings import AacpSection
+    from ...base.config.feature_sections import AacpSection
     from ..transports import AACPTransport
 
 _DEFAULT_TYPE = "message"

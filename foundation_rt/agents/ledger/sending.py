@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ...base.abort import AbortSignal
-    from ...base.config.settings import AacpSection
+    from ...base.config.feature_sections import AacpSection
     from ...protocol.principal import Principal
     from .runner import NodeRunner
 

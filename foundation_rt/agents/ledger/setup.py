@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ...base.config.settings import DEFAULT_AACP_NAME
+from ...base.config.feature_sections import DEFAULT_AACP_NAME
 from ...base.config.types import POSTGRES_SCHEMES
 from ...errors import MissingExtraError, UsageError
 from .encoder import is_agent_id
@@ -15,7 +15,8 @@ from .encoder import is_agent_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...base.config.settings import AacpSection, ServerConfig
+    from ...base.config.feature_sections import AacpSection
+    from ...base.config.settings import ServerConfig
     from ...base.logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..stores.memory_usage import MemoryLimits, Usage

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from keyword import iskeyword
 from typing import Any
 
-from attrs import fields, make_class
+from attrs import fields, fields_dict, make_class
 
 from ...errors import RegistrationError, UsageError
-from .settings import ServerConfig, Settings, byte_count, flag, group, milliseconds, setting
+from .settings import ServerConfig
 from .types import (
     POSTGRES_SCHEMES,
     Choice,
@@ -30,8 +30,14 @@ from .types import (
     Pattern,
     Section,
     SettingError,
+    Settings,
     StoreUrl,
     VariableName,
+    byte_count,
+    flag,
+    group,
+    milliseconds,
+    setting,
 )
 
 __all__ = [
@@ -89,7 +95,7 @@ def config_with(sections: Mapping[str, type[Settings]]) -> type[ServerConfig]:
 def _problem_of_name(name: object) -> str | None:
     if not _is_name(name):
         return _EXPECTED_NAME
-    if hasattr(ServerConfig, str(name)):
+    if hasattr(ServerConfig, str(name)) or name in fields_dict(ServerConfig):
         return "the runtime has this name"
     return None
 

@@ -14,7 +14,7 @@ from .settings import ServerConfig, ServerSection, needs_loading
 if TYPE_CHECKING:
     from os import PathLike
 
-    from .settings import Settings
+    from .types import Settings
 
 
 class ConfigSources:

@@ -1,4 +1,4 @@
-"""The types of settings, and the checks of their limits.
+"""Settings, the parts of sections: their types, and the checks of their limits.
 
 A kind accepts a value or not, and describes the values that it expects. It never shows a value,
 which may be a secret (CONF-01).
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
-from attrs import Attribute
+from attrs import Attribute, astuple, field, fields, frozen
+
+_Value = TypeVar("_Value")
 
 
 class SettingError(ValueError):
@@ -139,23 +141,6 @@ class KeyName(Pattern):
         return super().accepts(value) and any(map(str.isalnum, str(value)))
 
 
-class AddressRange(Pattern):
-    """An IP address or a network of them."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?", "an address or a network such as 10.0.0.0/8"
-        )
-
-    def accepts(self, value: object) -> bool:
-        from ipaddress import ip_network
-
-        try:
-            return super().accepts(value) and bool(ip_network(str(value), strict=False))
-        except ValueError:
-            return False
-
-
 class ListOf(Kind):
     """A tuple of values that `item` accepts."""
 
@@ -229,6 +214,45 @@ class Section(Kind):
         return isinstance(value, self.cls)
 
 
+class DeferredSection(Section):
+    """A section that is imported, and made with its defaults, when it is first read.
+
+    Most starts need few of the sections, and to define them all would take a tenth of a start.
+    It stands in the class of the configuration in place of what was not given: a descriptor, which
+    an instance that has the section does not use.
+
+    Args:
+        module: that has the class, in the package of this one.
+        name: of the class.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+        self.expected = f"an instance of {name}"
+
+    @property
+    def cls(self) -> type[Any]:  # type: ignore[override]
+        from importlib import import_module
+
+        cls: type[Any] = getattr(import_module(f"{__package__}.{self._module}"), self._name)
+        return cls
+
+    def accepts(self, value: object) -> bool:
+        return value is NOT_GIVEN or super().accepts(value)
+
+    def join(self, config: type[Any], member: str) -> None:
+        """Make the section the member of that name of a configuration."""
+        self._member = member
+        setattr(config, member, self)
+
+    def __get__(self, config: object, owner: type | None = None) -> Any:
+        return self if config is None else vars(config).setdefault(self._member, self.cls())
+
+
+NOT_GIVEN: Any = object()
+"""The default of a deferred section."""
+
+
 def _is_of_redis(url: str) -> bool:
     """Return whether the client of Redis takes a URL; True without it, when nothing can."""
     from ...errors import MissingExtraError
@@ -245,67 +269,78 @@ def _is_printable(text: str) -> bool:
     return not any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in text)
 
 
-_PORT = "(:[0-9]{1,5})?"
-_HOST = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])" + _PORT
-_REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
-_LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
-
 KEY_NAME = KeyName()
 FILE_PATH = Pattern(
     "[^\\u0000-\\u001f\\u007f-\\u009f]{1,4095}", "the path of a file", optional=True
 )
-HTTP_PATH = Pattern(
-    "/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp", default="/mcp"
-)
-HOST_NAME = Pattern(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
-WORKER_ADDRESS = Pattern(
-    r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?",
-    "an address of this host such as 10.0.0.5 or 10.0.0.5:7000",
-    optional=True,
-)
-ADDRESS_RANGE = AddressRange()
-ORIGIN = Pattern(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
-_KEY = "[A-Za-z0-9._~+/-]{16,256}=*"
-_SCOPE = r"[!#-\[\]-~]+"
-API_KEY = Pattern(
-    f"{_KEY}|[A-Za-z0-9._-]{{1,64}}:{_KEY}(:{_SCOPE}( {_SCOPE})*)?",
-    "KEY, NAME:KEY or NAME:KEY:SCOPES, where KEY has at least 16 of the characters"
-    " A-Z a-z 0-9 . _ ~ + / - and SCOPES have a space between them",
-    is_secret=True,
-)
-ISSUER_URL = Pattern(
-    f"(https://{_HOST}|{_LOOPBACK}){_REST_OF_URL}",
-    "an https:// URL, or an http:// one of this machine",
-    optional=True,
-)
-RESOURCE_URL = Pattern(
-    f"https?://{_HOST}{_REST_OF_URL}", "an https:// or http:// URL without #", optional=True
-)
-SCOPE = Pattern(_SCOPE, "a scope of OAuth 2.1")
-TOOL_LIMIT = Pattern(
-    "[A-Za-z0-9_./-]{1,256}=(0|[1-9][0-9]{0,5}|1000000)",
-    "NAME=CALLS: the name of a tool, and 0 to 1000000 calls",
-)
-HEADER_NAME = Pattern("[A-Za-z0-9._-]{1,64}", "the name of a header, such as X-Tenant")
-CLIENT_ID = Pattern("[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=True)
-CLIENT_SECRET = Pattern(
-    "[ -~]{1,2048}", "1 to 2048 characters of ASCII", optional=True, is_secret=True
-)
-PROVIDERS = ("github", "google", "entra", "oidc", "oauth")
-PROVIDER = Pattern("|".join(PROVIDERS), f"one of {', '.join(PROVIDERS)}", optional=True)
-TENANT = Pattern(
-    "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "the id of a directory", optional=True
-)
-PARAMETER = Pattern("[A-Za-z0-9._~-]{1,64}=[ -~]{0,512}", "NAME=VALUE")
-ALLOWED = Pattern(
-    r"\*|(sub|org):[!-~]{1,256}|[!-?A-~]{0,64}@[A-Za-z0-9.-]{1,253}",
-    "sub:ID, an email address, @DOMAIN, org:NAME or *",
-)
-REDIRECT_URI = Pattern(
-    f"loopback|https://{_HOST}{_REST_OF_URL}",
-    "loopback, or an https:// URL without #",
-    default="loopback",
-)
+SCOPE_TEXT = r"[!#-\[\]-~]+"
+SCOPE = Pattern(SCOPE_TEXT, "a scope of OAuth 2.1")
 STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )
+
+
+def setting(default: _Value, kind: Kind, meaning: str) -> _Value:
+    """Define a setting: an attribute of a section (CONF-01).
+
+    Args:
+        default: a value that `kind` accepts.
+        kind: the type of the setting; where it `is_secret`, the value is never shown (CONF-05).
+        meaning: one sentence for the operator.
+    """
+    return field(
+        default=default, validator=kind, repr=not kind.is_secret, metadata={"meaning": meaning}
+    )
+
+
+def flag(default: bool, meaning: str) -> bool:
+    """Define a setting that is true or false."""
+    return setting(default, Flag(), meaning)
+
+
+def milliseconds(default: int, meaning: str, *, minimum: int = 1) -> int:
+    """Define a time from `minimum` to 2**31 - 1, in milliseconds."""
+    return setting(default, Integer(minimum, 2**31 - 1, "milliseconds"), meaning)
+
+
+def byte_count(default: int, meaning: str, *, minimum: int = 1) -> int:
+    """Define a size from `minimum` to 2**40, in bytes."""
+    return setting(default, Integer(minimum, 2**40, "bytes"), meaning)
+
+
+def group(default: _Value) -> _Value:
+    """Define a table of settings within a section; `default` is an instance of its class."""
+    # One default instance serves every configuration: it never changes.
+    return field(default=default, validator=Section(type(default)))
+
+
+def deferred(module: str, name: str) -> Any:
+    """Define a section of ours that few starts need; see `DeferredSection`."""
+    return field(default=NOT_GIVEN, validator=DeferredSection(module, name))
+
+
+@frozen(eq=False, repr=False)
+class Settings:
+    """The base of all sections, also of those of applications (CONF-24).
+
+    A section is a frozen attrs class; `setting` and `group` make its attributes. Sections are
+    compared by value, and their representation has no secret.
+
+    Raises:
+        SettingError: a ValueError: a setting does not accept its value.
+    """
+
+    # attrs would generate these for each section: a third of the import of this module.
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and astuple(self, recurse=False) == astuple(
+            other, recurse=False
+        )
+
+    def __hash__(self) -> int:
+        return hash(astuple(self, recurse=False))
+
+    def __repr__(self) -> str:
+        shown = (each.name for each in fields(type(self)) if each.repr)
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({values})"

@@ -21,7 +21,7 @@ from .record import TaskEvent, TaskRecord
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ...base.config.settings import TasksSection
+    from ...base.config.feature_sections import TasksSection
     from ...base.principal_shares import Quota
     from ...kernel.effects import Effect, FeatureCallback, Reply
     from ...kernel.invocation import Invocation

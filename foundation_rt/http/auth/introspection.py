@@ -22,7 +22,7 @@ from .jwks import FETCH_SECONDS, StatusRefused, fetch_json, issuer_network
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ...base.config.settings import OauthSection
+    from ...base.config.http_sections import OauthSection
     from ...base.logs.logger import StructuredLogger
 
 KEEP_SECONDS = 60.0

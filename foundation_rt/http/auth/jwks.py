@@ -24,7 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from ...base.backoff import exponential_delay
-from ...base.config.types import ISSUER_URL
+from ...base.config.http_sections import ISSUER_URL
 from ...base.http_client.exchange import NO_HEADERS, fetch
 from ...base.http_client.network import Network
 

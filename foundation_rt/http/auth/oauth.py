@@ -19,7 +19,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 
 from ...base.clock import Clock
-from ...base.config.settings import OauthSection
+from ...base.config.http_sections import OauthSection
 from ...base.logs.logger import StructuredLogger
 from ...errors import UsageError
 from ...protocol.principal import Principal, TokenClaims

@@ -34,7 +34,7 @@ from .providers import PROVIDERS, Identity, ProviderKind, issuer_of, read_person
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ...base.config.settings import AuthorizationSection
+    from ...base.config.http_sections import AuthorizationSection
     from ...base.logs.logger import StructuredLogger
 
 _METADATA_AGE = 3600.0  # s

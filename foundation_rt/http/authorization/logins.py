@@ -27,7 +27,7 @@ from .store import LoginStore
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
-    from ...base.config.settings import AuthorizationSection
+    from ...base.config.http_sections import AuthorizationSection
 
 _T = TypeVar("_T")
 

@@ -17,7 +17,7 @@ from ...errors import UsageError
 from ..auth.authentication import KEY_SUBJECT
 
 if TYPE_CHECKING:
-    from ...base.config.settings import AuthorizationSection
+    from ...base.config.http_sections import AuthorizationSection
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 _PROFILE = ("openid", "email", "profile")

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import orjson
 from attrs import astuple, define, evolve, field, frozen
 
-from ...base.config.settings import AuthorizationSection, OauthSection
+from ...base.config.http_sections import AuthorizationSection, OauthSection
 from ...client.auth.exchanges import MAX_METADATA_BYTES, AuthExchanges
 from ...errors import UsageError
 from ...features.provider_tokens import ProviderTokens

@@ -16,7 +16,8 @@ import pytest
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig, ToolsSection
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition

@@ -18,7 +18,8 @@ from foundation_rt.agents.persistence import AACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.support.services import postgres_schema

@@ -29,7 +29,9 @@ from foundation_rt.agents.stores.memory_usage import (
     Usage,
 )
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AacpSection, HttpSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ErrorCode, ToolError

@@ -16,7 +16,8 @@ from foundation_rt.agents import AgentCoordinatorV2, RequestFailedError
 from foundation_rt.agents.ledger.claims import MAX_AGENTS, OTHER_AGENTS, AgentCounts
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import ServerConfig, TelemetrySection
+from foundation_rt.base.config.feature_sections import TelemetrySection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
 from tests.support.faulty_store import FaultyStore

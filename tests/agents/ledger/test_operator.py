@@ -11,7 +11,8 @@ from foundation_rt import Principal
 from foundation_rt.agents import AgentCoordinatorV2, AgentMessage, RequestFailedError
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import UsageError

@@ -35,7 +35,8 @@ from foundation_rt.agents.ledger.submissions import SubmittedRequest, in_order
 from foundation_rt.agents.ledger.types import LedgerNews
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.settings import AacpSection, ServerConfig
+from foundation_rt.base.config.feature_sections import AacpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ToolError, UsageError

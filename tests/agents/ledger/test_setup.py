@@ -12,7 +12,7 @@ from foundation_rt.agents.ledger import setup
 from foundation_rt.agents.ledger.setup import check_settings, make_store, make_transport
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AacpSection
+from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import MissingExtraError, UsageError
 from tests.support.process import command, environment

@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, TasksSection
+from foundation_rt.base.config.feature_sections import TasksSection
+from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.features.context import ToolContext
 from foundation_rt.features.embedding import HostLoop
 from foundation_rt.features.tasks.support import EXTENSION

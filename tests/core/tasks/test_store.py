@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.features.tasks.record import TaskEvent, TaskRecord
 from foundation_rt.features.tasks.store import MemoryTaskStore

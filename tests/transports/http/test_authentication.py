@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection, OauthSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.errors import UsageError
 from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.auth.authentication import (

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import AuthorizationSection
+from foundation_rt.base.config.http_sections import AuthorizationSection
 from foundation_rt.base.http_client import network
 from foundation_rt.base.http_client.addresses import is_public
 from foundation_rt.client.auth.exchanges import AuthExchanges

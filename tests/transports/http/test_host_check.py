@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection
+from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.http.asgi import (
     Event,
     HttpRefusal,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import OauthSection
+from foundation_rt.base.config.http_sections import OauthSection
 from foundation_rt.errors import UsageError
 from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.auth import introspection, jwks

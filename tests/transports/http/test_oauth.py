@@ -18,7 +18,8 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection, OauthSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.http_client import network
 from foundation_rt.errors import UsageError
 from foundation_rt.http.asgi import HttpRefusal

@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from foundation_rt import ConfigError, Server, ToolContext, ToolError, UsageError
-from foundation_rt.base.config.settings import HttpSection, OauthSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection, OauthSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.headers import make_header_selection

@@ -16,12 +16,8 @@ from starlette.routing import Mount
 
 from foundation_rt import Header, Server, ServerOptions
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import (
-    HttpSection,
-    OauthSection,
-    ServerConfig,
-    ServerSection,
-)
+from foundation_rt.base.config.http_sections import HttpSection, OauthSection
+from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from tests.support.asgi import META, REVISION, visit

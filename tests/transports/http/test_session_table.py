@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import HttpSection, ServerConfig
+from foundation_rt.base.config.http_sections import HttpSection
+from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.http.session_table import (
     SessionTable,
     new_session_id,
