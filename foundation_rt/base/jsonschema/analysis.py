@@ -34,7 +34,6 @@ from .dialects import (
     subschemas,
 )
 from .issues import place, step
-from .references import is_circle, target_of
 
 _REMEDY: Final = (
     f"set `$schema` to {URIS[DRAFT_2020_12]} (which needs the extra foundation-rt[jsonschema]),"
@@ -128,6 +127,10 @@ class SchemaAnalysis:
         Raises:
             RegistrationError: a reference has no target, leaves the schema, or is circular.
         """
+        if not self._unresolved:
+            return
+        from .references import is_circle, target_of
+
         own_id = self.root.get("id" if self.dialect == DRAFT_04 else "$id", "")
         while self._unresolved:
             reference, at = self._unresolved.pop()

@@ -319,7 +319,7 @@ def _form_of_type(hint: Any) -> Form:
     """Return the form whose fields are the members of a class (ASK-07), or one value (ASK-48)."""
     from ..signatures.annotations import Names
     from ..signatures.classes import is_class_with_members
-    from ..signatures.converters import then
+    from ..signatures.containers import then
     from ..signatures.schema_deriver import Deriver
     from ..signatures.type_schema import UnsupportedType
 
@@ -358,7 +358,7 @@ def _as_it_is(value: Any) -> Any:
 
 def _field(schema: dict[str, Any], hint: Any) -> _Field:
     """Return the field of a value of the type `hint`, whose schema is `schema`."""
-    from ..signatures.type_schema import fitting
+    from ..signatures.constraints import fitting
 
     schema = fitting(schema)
     alternatives = schema.get("anyOf", [schema])
@@ -426,7 +426,7 @@ def _fields_of_model(
 
     What a form cannot say, the model checks when it is read.
     """
-    from ..signatures.type_schema import fitting
+    from ..signatures.constraints import fitting
 
     schema = fitting(schema)
     hints = {name: one.annotation for name, one in model.__pydantic_fields__.items()}

@@ -10,7 +10,9 @@ import re
 from typing import Any
 
 from ...base.jsonschema.patterns import PatternError, translate
-from .type_schema import NUMBERS, NoneType, Schema, accepted_types, json_default
+from .constraints import accepted_types
+from .defaults import json_default
+from .type_schema import NUMBERS, NoneType, Schema
 
 _COMPARED = {
     ">=": "minimum",

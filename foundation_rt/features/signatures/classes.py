@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from .annotations import Names, UnresolvedName, names_of_class, without_metadata
-from .converters import exact
 from .docstrings import parse_docstring
+from .enumerations import exact
 from .type_schema import COMPUTED, REQUIRED, UnsupportedType
 
 

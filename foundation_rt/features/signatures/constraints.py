@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import fields, frozen
 
 from ...base.jsonschema.dialects import HEADER_KEYWORD
-from .converters import checked_converter
-from .type_schema import Schema, TypeSchema, UnsupportedType, accepted_types, fitting
+from .converters import ConversionError, Converter
+from .type_schema import (
+    ANYTHING,
+    NUMBERS,
+    NoneType,
+    Schema,
+    TypeSchema,
+    UnsupportedType,
+    any_value,
+)
 
 
 @frozen(kw_only=True)
@@ -259,3 +267,75 @@ def _check_limit(name: str, limit: Any) -> None:
         raise UnsupportedType(f"{name} is {limit!r}, which is no number")
     elif name == "multiple_of" and limit <= 0:
         raise UnsupportedType(f"multiple_of is {limit!r}, which is not above 0")
+
+
+def checked_converter(
+    convert: Converter | None, holds: Callable[[Any], Any], text: str
+) -> Converter:
+    """Return a converter that refuses a value with `text` if it does not hold.
+
+    Args:
+        convert: makes the value; None if the JSON value is the value.
+        holds: takes the value; a ``ValueError`` or ``TypeError`` is a refusal.
+        text: a predicate.
+    """
+
+    def checked(value: Any) -> Any:
+        made = value if convert is None else convert(value)
+        try:
+            if holds(made):
+                return made
+        except (ValueError, TypeError) as error:
+            raise ConversionError(text) from error
+        raise ConversionError(text)
+
+    return checked
+
+
+_PYTHON_TYPES: dict[Any, frozenset[type]] = {
+    "null": frozenset((NoneType,)),
+    "boolean": frozenset((bool,)),
+    "integer": NUMBERS,
+    "number": NUMBERS,
+    "string": frozenset((str,)),
+    "array": frozenset((list,)),
+    "object": frozenset((dict,)),
+}
+
+
+def accepted_types(schema: Any, definitions: Mapping[str, Schema]) -> frozenset[type]:
+    """Return the Python types of the JSON values that `schema` may accept.
+
+    Args:
+        schema: any schema.
+        definitions: the targets of its references, by the last step of each.
+    """
+    if not isinstance(schema, dict):
+        return ANYTHING
+    if "type" in schema:
+        kinds = schema["type"]
+        kinds = kinds if isinstance(kinds, list) else [kinds]
+        return frozenset[type]().union(*(_PYTHON_TYPES.get(kind, ANYTHING) for kind in kinds))
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        others = {key: value for key, value in definitions.items() if key != name}
+        return accepted_types(definitions.get(name), others)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return frozenset[type]().union(
+                *(accepted_types(one, definitions) for one in schema[keyword])
+            )
+    values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else ()
+    found = {type(value) for value in values}
+    return frozenset(found | NUMBERS if found & NUMBERS else found) or ANYTHING
+
+
+def admitting_any(schema: Schema) -> Schema:
+    """Return a schema of what fits `schema`, and of any other JSON value (TYPED-93)."""
+    return {"anyOf": [schema, *any_value(lists=1)["anyOf"]]}
+
+
+def fitting(schema: Schema) -> Schema:
+    """Return the schema of what fits: that which `admitting_any` was given; else `schema`."""
+    first, *others = schema.get("anyOf", (schema,))
+    return first if others == any_value(lists=1)["anyOf"] else schema

@@ -1,13 +1,36 @@
-"""Defaults that are values of their type, though JSON cannot express them (TYPED-69).
+"""Defaults: as JSON values, or values of their type that JSON cannot express (TYPED-03, TYPED-69).
 
-Imported for the first such default: a date, an instance of a class, an object of another framework.
+Imported for the first parameter or member with a default.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 import types
 import typing
 from typing import Any
+
+from .enumerations import JSON_TYPES, is_by_name
+from .type_schema import REQUIRED
+
+
+def json_default(default: Any) -> Any:
+    """Return `default` as a JSON value; `REQUIRED` if there is no such value."""
+    if isinstance(default, enum.Enum):
+        return json_default(default.name if is_by_name(type(default)) else default.value)
+    if type(default) in (list, tuple):
+        items = [json_default(item) for item in default]
+        return REQUIRED if REQUIRED in items else items
+    if type(default) is dict:
+        members = {key: json_default(value) for key, value in default.items()}
+        strange = REQUIRED in members.values() or any(type(key) is not str for key in members)
+        return REQUIRED if strange else members
+    if type(default) is float and not math.isfinite(default):
+        return REQUIRED
+    if type(default) is int and not -(2**63) <= default < 2**64:
+        return REQUIRED
+    return default if type(default) in JSON_TYPES else REQUIRED
 
 
 def is_value(default: Any, hint: Any) -> bool:

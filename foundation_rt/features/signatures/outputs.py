@@ -119,7 +119,7 @@ class OutputDeriver(Deriver):
             key = TypeSchema({"type": "string"}, frozenset((str,)))
         return super()._mapping(TypeSchema(key.schema, key.accepts), item)
 
-    def _members(self, hint: Any) -> Sequence[Member]:
+    def members(self, hint: Any) -> Sequence[Member]:
         from .classes import written_members_of
 
         return written_members_of(hint, self.names)

@@ -17,7 +17,8 @@ from typing import Any
 
 from .binding import MadeDefault
 from .constraints import Constraints, Header, Keywords, documentation
-from .type_schema import REQUIRED, UnsupportedType, json_default
+from .defaults import json_default
+from .type_schema import REQUIRED, UnsupportedType
 
 _OWN_METADATA = {"pattern", "strict", "allow_inf_nan"}
 """Of pydantic's general metadata: what the schema says, or what holds for every argument."""

@@ -24,17 +24,11 @@ from ...base.exact_json import dumps
 from ...base.jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, subschemas
 from ...base.jsonschema.formats import ENFORCED
 from ...errors import ToolError
-from .converters import ConversionError, Converter, json_pointer, refusal_text
+from .constraints import accepted_types, admitting_any, fitting
+from .containers import refusal_text
+from .converters import ConversionError, Converter, json_pointer
 from .pydantic_fields import is_field, is_for_pydantic, unfolded
-from .type_schema import (
-    Schema,
-    TypeSchema,
-    UnsupportedType,
-    accepted_types,
-    admitting_any,
-    any_value,
-    fitting,
-)
+from .type_schema import Schema, TypeSchema, UnsupportedType, any_value
 from .unions import tuple_items
 
 MAX_ISSUES = 20

@@ -1,6 +1,6 @@
 """Types of the standard library that are written as strings (TYPED-63 to TYPED-66).
 
-Imported for the first type that is no JSON type, no date and no class with members.
+Imported for the first type that is no JSON type and no class with members.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import binascii
 import pathlib
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from uuid import UUID
 
-from .converters import ConversionError, Converter, text_converter
+from .converters import ConversionError, Converter
 from .type_schema import NUMBERS, ORDER, Checked, Schema, TypeSchema
 
 _DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
@@ -41,6 +42,20 @@ def text_schema(hint: type, *, is_written: bool) -> TypeSchema | None:
         return _text({"type": "string", **written}, text_converter(hint, f"an {hint.__name__}"))
     make = _SCALARS.get(hint)
     return None if make is None else make(is_written)
+
+
+def text_converter(parse: Callable[[str], Any], noun: str) -> Converter:
+    """Return the converter of a type that is written as a string; `parse` raises ValueError."""
+
+    def convert(value: Any) -> Any:
+        if type(value) is str:
+            try:
+                return parse(value)
+            except ValueError:
+                pass
+        raise ConversionError(f"is not {noun}")
+
+    return convert
 
 
 def _text(schema: Schema, convert: Converter, checked: Checked | None = None) -> TypeSchema:
@@ -104,13 +119,76 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError from None
 
 
+def _date_converter() -> Converter:
+    """Return the converter of a day, written as RFC 3339 ``full-date``."""
+
+    def parse(text: str) -> date:
+        day = date.fromisoformat(text)
+        if day.isoformat() != text:  # ISO 8601 knows more spellings: 20260131, 2026-W05-6
+            raise ValueError
+        return day
+
+    return text_converter(parse, "a date")
+
+
+def _date_time_converter() -> Converter:
+    """Return the converter of a moment, written as RFC 3339 ``date-time``."""
+    return _clock_converter(
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}T", datetime.fromisoformat, "a date and time"
+    )
+
+
+def _time_converter() -> Converter:
+    """Return the converter of a time of day, written as RFC 3339 ``full-time``."""
+    return _clock_converter("", time.fromisoformat, "a time")
+
+
+def _clock_converter(before: str, read: Callable[[str], Any], noun: str) -> Converter:
+    spelling = re.compile(
+        before + r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})"
+    )
+
+    def parse(text: str) -> Any:
+        if not spelling.fullmatch(text.upper()):
+            raise ValueError
+        return read(text.upper())
+
+    return text_converter(parse, f"{noun} with an offset, to the microsecond at most")
+
+
+def _uuid_converter() -> Converter:
+    """Return the converter of a UUID of 36 characters (RFC 9562), in either case."""
+
+    def parse(text: str) -> UUID:
+        value = UUID(text)
+        if str(value) != text.lower():  # braces, no hyphens, urn:uuid:
+            raise ValueError
+        return value
+
+    return text_converter(parse, "a UUID")
+
+
+def _plain(
+    make_converter: Callable[[], Converter], compared: type | None = None, **keywords: str
+) -> Callable[[bool], TypeSchema]:
+    checked = None if compared is None else Checked(ORDER, compared)
+    return lambda is_written: _text({"type": "string", **keywords}, make_converter(), checked)
+
+
 _LONGEST_PART = 18
 """Digits: no part of a timedelta has more, and `int` takes a time quadratic in them."""
 
 _ADDRESSES = {"IPv4Address": "ipv4", "IPv6Address": "ipv6"}
 """Formats of JSON Schema; networks and interfaces have none."""
 
+# draft-07 knows no format "uuid", so the pattern says it as well.
+_UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
+
 _SCALARS: dict[type, Callable[[bool], TypeSchema]] = {
+    date: _plain(_date_converter, date, format="date"),
+    datetime: _plain(_date_time_converter, datetime, format="date-time"),
+    time: _plain(_time_converter, time, format="time"),
+    UUID: _plain(_uuid_converter, format="uuid", pattern=_UUID),
     Decimal: _decimal,
     bytes: _bytes,
     timedelta: _duration,

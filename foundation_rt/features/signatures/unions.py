@@ -13,7 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from .classes import Member, tags
-from .converters import ConversionError, Converter, exact, finite_converter
+from .converters import ConversionError, Converter
+from .enumerations import exact, finite_converter
 from .type_schema import NUMBERS, REQUIRED, NoneType, Schema, TypeSchema, UnsupportedType
 
 _KIND_NAMES = {

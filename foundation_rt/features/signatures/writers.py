@@ -20,8 +20,9 @@ from ...protocol.plain_values import ExplicitResult, unstructured
 from .annotations import UnresolvedName
 from .classes import is_class_with_members, is_typed_class, written_members_of
 from .constraints import ByName
+from .enumerations import is_by_name
 from .generics import alias_value, meaning
-from .type_schema import UnsupportedType, is_by_name
+from .type_schema import UnsupportedType
 
 if TYPE_CHECKING:
     from .annotations import Names
