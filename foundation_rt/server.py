@@ -7,7 +7,6 @@ configuration and makes a `Runtime`: every component, each given its collaborato
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -17,7 +16,7 @@ from attrs import evolve
 
 from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
-from .features.composition import MountedApp, ServerOptions, ServerRuntime, compose
+from .features.composition import ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
 from .features.registries import Features
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
     from .base.config.settings import ServerConfig
     from .base.config.types import Settings
     from .base.jsonschema.compilation import ValidationResult
-    from .features.composition import HttpMiddleware, HttpPage
     from .features.custom_methods import CustomMethod
+    from .features.http_pages import HttpMiddleware, HttpPage
     from .features.instruments import Instruments
     from .features.lifespan import Lifetime
     from .features.middleware import Middleware
@@ -81,8 +80,6 @@ _Section = TypeVar("_Section", bound="Settings")
 
 READINESS_TIMEOUT_MS = 750
 """Below the second that Kubernetes waits for an answer."""
-
-_PAGE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 _OF_A_WHOLE_SERVER = {
     "middleware": "middleware",
@@ -1229,11 +1226,9 @@ class Server:
             UsageError: the server has been started already.
         """
         self._refuse_when_started("register a page")
-        given: object = path
-        if not isinstance(given, str) or _PAGE_PATH.fullmatch(given) is None:
-            raise RegistrationError(f"http_get: {path!r} is no path such as /status")
-        if path in self._options.http_pages:
-            raise RegistrationError(f"http_get: {path} is taken")
+        from .features.http_pages import check_path
+
+        check_path(path, self._options.http_pages)
 
         def register(function: F) -> F:
             pages = {**self._options.http_pages, path: cast("HttpPage", function)}
@@ -1273,9 +1268,8 @@ class Server:
         self._refuse_when_started("give it an application")
         if self._options.http_app is not None:
             raise UsageError("http_app: a server has one application: let it route to others")
-        for path in public:
-            if not path.startswith("/"):
-                raise UsageError(f"http_app: a public path begins with /, as {'/' + path!r} does")
+        from .features.http_pages import MountedApp
+
         token = None if page_access is None else page_access.token
         mounted = MountedApp(app, tuple(public), token, websocket, endpoint)
         self._options = evolve(self._options, http_app=mounted)

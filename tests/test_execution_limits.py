@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.kernel.execution_limits import (
-    RETRY_HINT,
-    ResourceManager,
-    Slot,
-    resident_memory_bytes,
-)
+from foundation_rt.kernel.execution_limits import RETRY_HINT, ResourceManager, Slot
 from foundation_rt.kernel.invocation import Raised, Returned
+from foundation_rt.kernel.telemetry import resident_memory_bytes
 from tests.support.core import completions, make_config, make_core, request
 
 PATIENCE = 60.0

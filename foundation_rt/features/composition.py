@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..base.clock import Clock, SystemClock
 from ..base.config.settings import ServerConfig
@@ -19,7 +19,7 @@ from ..kernel.dispatcher import Dispatcher
 from ..kernel.engine.directory import SessionDirectory
 from ..kernel.engine.executor import Engine
 from ..kernel.engine.worker_threads import WorkerPool
-from ..kernel.execution_limits import ResourceManager, resident_memory_bytes
+from ..kernel.execution_limits import ResourceManager
 from ..kernel.feature import NO_ROWS
 from ..kernel.registry.tools import ToolRegistry
 from ..kernel.replies import ResultWriter, ServerInfo
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ..agents.local import AgentCoordinator
     from ..kernel.feature import RuntimeFeature
     from ..protocol.content import Icon
-    from ..protocol.principal import Principal
     from .audit import AuditLog
     from .custom_methods import CustomMethod
     from .embedding import Embedding
+    from .http_pages import HttpMiddleware, HttpPage, MountedApp
     from .instruments import Instruments
     from .lifespan import Lifespan
     from .metrics import Metrics
@@ -50,31 +50,6 @@ if TYPE_CHECKING:
 
 _AUDIT_SHARE = 0.5
 """The share of the time for the last records in which those of the audit log are written."""
-
-HttpPage = Callable[["Principal | None"], Any]
-"""A function of the application that answers GET at a path; see `Server.http_get`."""
-
-HttpMiddleware = Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]
-"""Takes an ASGI application and returns one around it; see `Server.http_middleware`."""
-
-
-@frozen(eq=False)
-class MountedApp:
-    """The ASGI application of the author, as `Server.http_app` was given it.
-
-    Attributes:
-        app: called for requests and WebSockets.
-        public: paths that need no credential; one that ends with `/` stands for all below it.
-        page_token: one more key, of the application's page; None: it has none.
-        websocket: whether it takes WebSockets.
-        endpoint: whether MCP is served beside it.
-    """
-
-    app: Callable[..., Awaitable[None]]
-    public: tuple[str, ...] = ()
-    page_token: str | None = field(default=None, repr=False)
-    websocket: bool = True
-    endpoint: bool = True
 
 
 @define(eq=False, repr=False)
@@ -264,7 +239,7 @@ def compose(
     registry.use_separator(config.tools.name_separator)
     registry.use_formats(config.tools.check_formats)
     registry.attach_logger(logger)
-    resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
+    resources = options.resource_manager or ResourceManager(config)
     info = ServerInfo(
         config.server.name,
         config.server.version,

@@ -44,7 +44,8 @@ from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
-    from ..features.composition import HttpPage, ServerRuntime
+    from ..features.composition import ServerRuntime
+    from ..features.http_pages import HttpPage
     from ..features.metrics import Metrics
     from ..features.readiness import ReadinessChecks
     from .asgi import App, Receive, Scope, Send

@@ -19,7 +19,7 @@ from ..base.abort import call_in_loop
 from .asgi import CLOSE, SECURED, SECURITY_HEADERS, HttpRefusal, security_headers
 
 if TYPE_CHECKING:
-    from ..features.composition import MountedApp
+    from ..features.http_pages import MountedApp
     from ..protocol.principal import Principal
     from .asgi import Event, Receive, Scope, Send
     from .auth.authentication import Authenticator

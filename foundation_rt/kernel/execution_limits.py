@@ -1,4 +1,4 @@
-"""The limits of a process: slots for running calls, payload sizes, telemetry and health.
+"""The limits of a process: slots for running calls, payload sizes, and health.
 
 A limit rejects at once; nothing queues (RES-01). Only `acquire_slot`, for hosts that run their own
 work in the same process, waits. Everything is process-wide and safe to use from any thread.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..base.principal_shares import Limit, Quota
     from ..errors import ToolError
     from ..protocol.principal import Principal
+    from .telemetry import ResourceTelemetry
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
@@ -33,32 +34,6 @@ _UNHEALTHY_REJECTIONS = 3
 
 RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
 """The advice that the log gives with a RESOURCE_EXHAUSTED rejection (RES-07)."""
-
-
-@define
-class ResourceTelemetry:
-    """A reading of the process.
-
-    Attributes:
-        memory_usage_bytes: resident memory, in bytes.
-        event_loop_delay_ms: p99 over the last 10 s of the time that events wait, in ms.
-        concurrent_executions: the number of slots in use.
-        max_concurrent_executions: the number of slots.
-    """
-
-    memory_usage_bytes: int
-    event_loop_delay_ms: float
-    concurrent_executions: int
-    max_concurrent_executions: int
-
-    def to_wire(self) -> dict[str, int | float]:
-        """Return the camelCase object of the health report."""
-        return {
-            "memoryUsageBytes": self.memory_usage_bytes,
-            "eventLoopDelayMs": self.event_loop_delay_ms,
-            "concurrentExecutions": self.concurrent_executions,
-            "maxConcurrentExecutions": self.max_concurrent_executions,
-        }
 
 
 @define(eq=False, repr=False)
@@ -99,12 +74,12 @@ class ResourceManager:
 
     Args:
         config: limits are read from `resources` and `tools`.
-        memory_usage: returns resident memory in bytes.
+        memory_usage: returns resident memory in bytes; by default that of the process.
         event_loop_delay: returns the p99 event-loop delay in ms; 0 where no loop is watched.
     """
 
     config: ServerConfig
-    memory_usage: Callable[[], int]
+    memory_usage: Callable[[], int] | None = None
     event_loop_delay: Callable[[], float] = _no_delay
     _max: int = field(init=False)
     _free: list[None] = field(init=False)
@@ -227,8 +202,10 @@ class ResourceManager:
 
     def get_telemetry(self) -> ResourceTelemetry:
         """Return a reading of the process."""
+        from .telemetry import ResourceTelemetry, resident_memory_bytes
+
         return ResourceTelemetry(
-            self.memory_usage(),
+            (self.memory_usage or resident_memory_bytes)(),
             round(self.event_loop_delay(), 3),
             self.concurrent_executions,
             self._max,
@@ -250,19 +227,3 @@ class ResourceManager:
         if self.is_approaching_limits() or delay > _DEGRADED_DELAY_MS:
             return "degraded"
         return "healthy"
-
-
-def resident_memory_bytes() -> int:
-    """Return the resident memory of this process, in bytes; its peak if only that is known."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 -- pathlib costs start-up
-            pages = int(statm.read().split()[1])
-    except (OSError, IndexError, ValueError):
-        import resource
-        import sys
-
-        unit = 1 if sys.platform == "darwin" else 1024  # macOS alone reports bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    import resource
-
-    return pages * resource.getpagesize()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class GeneratedCheck:
     """The generated code of a schema.
 

@@ -60,8 +60,12 @@ def plain_validator(schema: Mapping[str, Any], decide: Validator) -> Validator |
         return None
     if type(properties) is not dict or len(properties) > _MAX_MEMBERS or type(others) is not bool:
         return None
-    members = {name: _types_of(member) for name, member in properties.items()}
-    if None in members.values() or not _are_names(required):
+    members = {
+        name: types
+        for name, member in properties.items()
+        if (types := _types_of(member)) is not None
+    }
+    if len(members) < len(properties) or not _are_names(required):
         return None
     names, types_of, of_others = frozenset(required), members.get, _ANY if others else _NONE
 

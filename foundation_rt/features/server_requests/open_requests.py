@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import define
 
-from ...base.abort import Waiter
+from ...base.waiter import Waiter
 from ...errors import UsageError
 from ...kernel.effects import FeatureCallback, Log, Notify
 from ...kernel.invocation import Phase

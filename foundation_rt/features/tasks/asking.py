@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...base.abort import Waiter
+from ...base.waiter import Waiter
 from ..server_requests.errors import InvalidClientResult
 from ..server_requests.round_trips import InputRequired
 
