@@ -396,7 +396,7 @@ class ToolContext(Generic[State]):
             UsageError: the context was made without a call.
         """
         _, connection = self._require_call()
-        return await connection.engine.run_in_worker(partial(function, *args, **kwargs))
+        return await connection.engine.coroutines.run_in_worker(partial(function, *args, **kwargs))
 
     @property
     def dependency_overrides(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:

@@ -10,7 +10,8 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import connect
 from foundation_rt.http.serve import make_serving
-from foundation_rt.kernel.engine.executor import LARGE_REPLY_BYTES, Engine
+from foundation_rt.kernel.engine.coroutines import LARGE_REPLY_BYTES
+from foundation_rt.kernel.engine.executor import Engine
 
 CALLS = 8
 
@@ -21,7 +22,7 @@ async def test_large_replies_leave_turns_to_others(
     size: int, shares_turn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, replied = 0, []
-    finish, ready = Engine._finish, asyncio.Barrier(CALLS)
+    finish, ready = Engine.finish, asyncio.Barrier(CALLS)
 
     def note(self: Engine, *given: Any) -> None:
         finish(self, *given)
@@ -42,7 +43,7 @@ async def test_large_replies_leave_turns_to_others(
 
     serving = make_serving(server.runtime)
     task = asyncio.create_task(serving.run())
-    monkeypatch.setattr(Engine, "_finish", note)
+    monkeypatch.setattr(Engine, "finish", note)
     try:
         async with connect(serving.url) as client:
             turn()

@@ -33,8 +33,8 @@ async def read_own_resource(
     spec = found.handler_spec
     handler = partial(spec.handler, arguments, context)
     is_blocking = spec.execution is ExecutionMode.THREAD
-    engine = connection.engine
-    value = await settled(await engine.run_in_worker(handler) if is_blocking else handler())
+    run_in_worker = connection.engine.coroutines.run_in_worker
+    value = await settled(await run_in_worker(handler) if is_blocking else handler())
     return all_contents(value, uri, found.definition.mime_type)
 
 

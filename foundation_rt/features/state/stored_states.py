@@ -95,7 +95,7 @@ class StoredStates(RuntimeFeature):
 
     async def _prepare(self, run: RunningCall, name: StateName) -> None:
         with suppress(ToolError):  # its look will fail
-            await run.connection.engine.run_in_worker(partial(self._load, run, name))
+            await run.connection.engine.coroutines.run_in_worker(partial(self._load, run, name))
 
     def _save(
         self, run: RunningCall, name: StateName, state: StoredState, outcome: CallOutcome

@@ -11,6 +11,8 @@ reported once to the dispatcher, which gives the slot back and decides the reply
 An awaitable that a handler returns is awaited in a task, wherever the handler ran (CALL-40).
 With middleware every call is a task, in which the handler is called in its own way (OPS-09).
 
+The second half of the first way, and of calls with middleware, is `coroutines`.
+
 The deadline answers and aborts; it stops nothing. A coroutine that runs for `cancel_grace_ms` after
 its abort is cancelled at its next await, or at once where its kind has no grace; a thread cannot be
 stopped (TIME-04, FWD-31).
@@ -21,20 +23,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from attrs import define, field
 
-from ...base.abort import AbortSignal, call_in_loop
+from ...base.abort import AbortSignal
 from ...base.clock import Clock
 from ...base.config.settings import ServerConfig
 from ...base.shown import Shown
 from ...errors import AbortError, describe_exception, has_type
 from ...protocol.methods import TOOLS_CALL
-from ...protocol.plain_values import settled
 from ..call_lifecycle import Hooks
 from ..dispatcher import Dispatcher
 from ..effects import Reply
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ...base.timers import Timer
     from ..effects import Effect, Performed
     from .connection import Connection
+    from .coroutines import CoroutineRunner
     from .directory import SessionDirectory
 
 
@@ -65,17 +66,13 @@ Proceed = Callable[[], Awaitable[Any]]
 _PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 
 
-def _is_awaitable(kind: type) -> bool:
+def is_awaitable(kind: type) -> bool:
     """Return whether values of a type may be awaited.
 
     Not by `hasattr` alone: for a type without the method Python makes an error, and drops it. That
     is 1.5 % of a call, and most handlers return a value of a few types.
     """
     return kind not in _PLAIN and hasattr(kind, "__await__")
-
-
-LARGE_REPLY_BYTES = 1024 * 1024
-"""The length from which on a reply has a turn of the event loop for itself."""
 
 
 class HandlerContext(Protocol):
@@ -209,7 +206,7 @@ class Engine:
     _ended_sessions: dict[Connection, str] = field(factory=dict, init=False)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
     _inline: RunningCall | None = field(default=None, init=False)
-    _large_reply: asyncio.Future[None] | None = field(default=None, init=False)
+    _coroutines: CoroutineRunner | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -242,14 +239,14 @@ class Engine:
         if call.execution is ExecutionMode.INLINE and self.around is None:
             self._inline = run
             try:
-                outcome = self._run_in_place(run, variables := copy_context())
-                if isinstance(outcome, Returned) and _is_awaitable(type(outcome.value)):
+                outcome = self.run_in_place(run, variables := copy_context())
+                if isinstance(outcome, Returned) and is_awaitable(type(outcome.value)):
                     self._await_result(run, outcome.value, variables)
                 else:
-                    self._finish(run, outcome)
-                del outcome  # this frame is reachable from its traceback; see `_run_in_task`
+                    self.finish(run, outcome)
+                del outcome  # this frame is reachable from its traceback; see `CoroutineRunner.run`
             except BaseException as error:
-                self._finish(run, Raised(error))
+                self.finish(run, Raised(error))
                 raise
             finally:
                 self._inline = None
@@ -260,18 +257,28 @@ class Engine:
             # No thread is available, or the host's loop is closed: the call ends before its start.
             if run.coroutine is not None:
                 run.coroutine.close()
-            self._finish(run, Raised(error))
+            self.finish(run, Raised(error))
             if not isinstance(error, Exception):
                 raise
 
     def _launch(self, run: RunningCall) -> None:
         run.due = run.started + run.call.timeout_ms / 1000
         if self._is_task(run.call):
-            run.coroutine = self._run_in_task(run)
-            run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
+            coroutines = self._coroutines or self.coroutines
+            run.coroutine = coroutines.run(run)
+            run.connection.scheduler.start_task(run.coroutine, partial(coroutines.started, run))
         else:
-            deadlines.arm(run, run.started, self._expire)
+            deadlines.arm(run, run.started, self.expire)
             self.workers.submit(partial(self._run_in_thread, run))
+
+    @property
+    def coroutines(self) -> CoroutineRunner:
+        """Return what runs the handlers that need an event loop; made for the first of them."""
+        if self._coroutines is None:
+            from .coroutines import CoroutineRunner
+
+            self._coroutines = self.part(CoroutineRunner)
+        return self._coroutines
 
     def _is_task(self, call: Invocation) -> bool:
         return call.execution is ExecutionMode.ASYNC or self.around is not None
@@ -301,7 +308,7 @@ class Engine:
             if not run.ended:
                 now = self.clock.monotonic()
                 run.due = now + timeout_ms / 1000
-                deadlines.arm(run, now, self._expire)
+                deadlines.arm(run, now, self.expire)
 
     def pause_deadline(self, call: Invocation) -> None:
         """Stop the deadline of a call that waits for its client (ASK-17)."""
@@ -317,7 +324,7 @@ class Engine:
         if run is None:
             return  # the process is ending, and has given the call up
         with run.connection.lock:
-            deadlines.resume(run, self.clock.monotonic(), self._expire)
+            deadlines.resume(run, self.clock.monotonic(), self.expire)
 
     def end_session(self, connection: Connection, key: str) -> None:
         """Report the end of a session as soon as none of its handlers runs (LIFE-18)."""
@@ -374,7 +381,7 @@ class Engine:
         """
         runs = list(self._runs.values())
         for run in runs:
-            self._finish(run, Stopped())
+            self.finish(run, Stopped())
         return [run.call for run in runs]
 
     def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
@@ -394,26 +401,26 @@ class Engine:
 
     # -- the three ways to run ---------------------------------------------------------------
 
-    def _run_in_place(self, run: RunningCall, variables: Context) -> CallOutcome:
+    def run_in_place(self, run: RunningCall, variables: Context) -> CallOutcome:
         """Call the handler; every exception is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
             return Returned(variables.run(call.handler, call.arguments, run.context))
         except BaseException as error:
-            return _outcome_of(error, run.signal)
+            return outcome_of(error, run.signal)
 
     def _run_in_thread(self, run: RunningCall) -> None:
         emit = run.connection.emit_from_thread
         try:
-            outcome = self._run_in_place(run, variables := copy_context())
-            if isinstance(outcome, Returned) and _is_awaitable(type(outcome.value)):
+            outcome = self.run_in_place(run, variables := copy_context())
+            if isinstance(outcome, Returned) and is_awaitable(type(outcome.value)):
                 awaiting = partial(self._await_result, run, outcome.value, variables)
                 run.connection.scheduler.call_in_loop(awaiting)
             else:
-                self._finish(run, self._finished(run, outcome), emit)
+                self.finish(run, self.finished(run, outcome), emit)
             del outcome  # see `start`
         except BaseException as error:
-            self._finish(run, Raised(error), emit)
+            self.finish(run, Raised(error), emit)
             raise
 
     def _await_result(
@@ -421,199 +428,18 @@ class Engine:
     ) -> None:
         """Let a task await what a handler has returned, in the handler's context (CALL-40)."""
         run.call.execution = ExecutionMode.ASYNC
-        run.coroutine = self._run_in_task(run, awaitable)
+        run.coroutine = self.coroutines.run(run, awaitable)
         scheduler = run.connection.scheduler
-        variables.run(scheduler.start_task, run.coroutine, partial(self._started, run))
+        variables.run(scheduler.start_task, run.coroutine, partial(self.coroutines.started, run))
         if run.signal.aborted and run.cancellation is None:
             self._cancel_later(run)
 
     @staticmethod
-    def _finished(run: RunningCall, outcome: CallOutcome) -> CallOutcome:
+    def finished(run: RunningCall, outcome: CallOutcome) -> CallOutcome:
         """Return how a call ends whose handler has ended; this may wait."""
         for finish in run.finishers:
             outcome = finish(outcome)
         return outcome
-
-    async def _run_in_task(self, run: RunningCall, awaitable: Awaitable[Any] | None = None) -> None:
-        """Call the handler and await its value; or await what the handler has returned."""
-        call = run.call
-        if awaitable is None:
-            # The first step may come long after the task was made: others block the loop before it.
-            run.started = self.clock.monotonic()
-            run.due = run.started + call.timeout_ms / 1000
-        try:
-            for starting in self.starting:
-                if (preparing := starting(run)) is not None:
-                    await preparing
-            if awaitable is not None:
-                value = await awaitable
-            elif self.around is None or call.is_wait:
-                value = await call.handler(call.arguments, run.context)
-            else:
-                value = await self.around(call, partial(self._proceed, run))()
-            if _is_awaitable(type(value)):
-                value = await settled(value)
-        except BaseException as error:
-            # Not kept in a variable: this frame is in its traceback, and only the collector would
-            # find that cycle.
-            if not run.finishers or has_type(error, GeneratorExit):  # may not wait any more
-                self._end_task(run, _outcome_of(error, run.signal))
-            else:
-                await self._finish_and_end(run, _outcome_of(error, run.signal))
-        else:
-            if self._large_reply is not None:
-                await self._wait_for_turn()
-            if not run.finishers:
-                self._end_task(run, Returned(value))
-            else:
-                await self._finish_and_end(run, Returned(value))
-            if run.reply_bytes > LARGE_REPLY_BYTES:
-                self._hold_others()
-
-    def _hold_others(self) -> None:
-        """Have handlers that end now reply in a later turn of the event loop (RES-24)."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        self._large_reply = loop.create_future()
-        loop.call_soon(self._release_others, self._large_reply)
-
-    def _release_others(self, held: asyncio.Future[None]) -> None:
-        self._large_reply = None
-        held.set_result(None)
-
-    async def _wait_for_turn(self) -> None:
-        import asyncio
-
-        with suppress(asyncio.CancelledError):  # the handler has ended: its call ends as it did
-            while self._large_reply is not None:
-                await asyncio.shield(self._large_reply)
-
-    async def _finish_and_end(self, run: RunningCall, outcome: CallOutcome) -> None:
-        """Finish a call, unless a thread still runs its handler; then end its task."""
-        import asyncio
-
-        ending = [outcome]
-        if not run.threads:
-            with suppress(asyncio.CancelledError):  # it is finished nevertheless
-                await self.run_in_worker(lambda: ending.append(self._finished(run, ending.pop())))
-        self._end_task(run, ending.pop())
-
-    def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
-        """Arm the deadline after the first step of the task, unless it has ended in it."""
-        run.task = task
-        if not run.ended:
-            if not run.waits and run.deadline is None:
-                deadlines.arm(run, self.clock.monotonic(), self._expire)
-            # A task that is cancelled before its first step cannot report its end.
-            task.add_done_callback(lambda _: self._end_task(run, Stopped()))
-
-    def _end_task(self, run: RunningCall, outcome: CallOutcome) -> None:
-        """End the call with its task, unless a worker thread still runs the handler."""
-        if run.threads:
-            with run.connection.lock:
-                if run.threads:
-                    run.left = outcome if run.left is None else run.left
-                    return
-        self._finish(run, outcome)
-
-    # -- within middleware -------------------------------------------------------------------
-
-    async def _proceed(self, run: RunningCall) -> Any:
-        """Call the handler in its own way; return its value or raise its exception."""
-        call = run.call
-        if run.ended:
-            raise RuntimeError("proceed() was called after its call had ended")
-        if call.execution is ExecutionMode.ASYNC:
-            return await settled(call.handler(call.arguments, run.context))
-        variables = copy_context()
-        if call.execution is ExecutionMode.INLINE:
-            value = variables.run(call.handler, call.arguments, run.context)
-        else:
-            value = await self._await_thread(run, variables)
-        while hasattr(type(value), "__await__"):
-            import asyncio
-
-            # A task that is cancelled before its first step never awaits what `settled` has.
-            coroutine = value if asyncio.iscoroutine(value) else settled(value)
-            value = await asyncio.create_task(coroutine, context=variables)
-        return value
-
-    async def _await_thread(self, run: RunningCall, variables: Context) -> Any:
-        """Call a `def` handler in a worker thread; do not wait for its end once cancelled."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
-        with run.connection.lock:
-            self.workers.submit(partial(self._work, run, variables, loop, ended))
-            run.threads += 1
-        # Taken out of the future and deleted below: this frame, and those of the worker that hold
-        # the future, are in the traceback of the exception; see `_run_in_task`.
-        outcome = (await ended).pop()
-        try:
-            if isinstance(outcome, Returned):
-                return outcome.value
-            raise outcome.error if isinstance(outcome, Raised) else AbortError(run.signal.reason)
-        finally:
-            del outcome
-
-    def _work(
-        self,
-        run: RunningCall,
-        variables: Context,
-        loop: asyncio.AbstractEventLoop,
-        ended: asyncio.Future[list[CallOutcome]],
-    ) -> None:
-        # No variable holds the outcome, for the same reason.
-        self._end_work(run, loop, ended, self._run_in_place(run, variables))
-
-    def _end_work(
-        self,
-        run: RunningCall,
-        loop: asyncio.AbstractEventLoop,
-        ended: asyncio.Future[list[CallOutcome]],
-        outcome: CallOutcome,
-    ) -> None:
-        """Pass the outcome of a worker thread to its task; end the call if the task has ended."""
-        with run.connection.lock:
-            run.threads -= 1
-            left = None if run.threads else run.left
-        if left is None and not call_in_loop(loop, _resolve, ended, outcome):
-            left = Stopped()  # the task has ended with its loop
-        if left is not None:
-            # The outcome of a cancelled task is not that of the call: the handler's is.
-            cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
-            ending = outcome if cancelled or isinstance(left, Stopped) else left
-            self._finish(run, self._finished(run, ending), run.connection.emit_from_thread)
-
-    async def run_in_worker(self, function: Callable[[], _T]) -> _T:
-        """Run `function` in a worker thread for a coroutine, and wait for its end.
-
-        A coroutine that is cancelled meanwhile is so when the thread has ended: its call, and the
-        slot that goes with a thread, must not end before (CALL-18).
-        """
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
-        self.workers.submit(partial(copy_context().run, _work_for, function, loop, ended))
-        cancelled = False
-        while not ended.done():
-            try:
-                await asyncio.wait([ended])
-            except asyncio.CancelledError:
-                cancelled = True
-        # Taken out of the future and deleted below: see `_await_thread`.
-        outcome = ended.result().pop()
-        try:
-            if cancelled:
-                raise asyncio.CancelledError
-            if isinstance(outcome, Raised):
-                raise outcome.error
-            return cast("Returned", outcome).value  # type: ignore[no-any-return]
-        finally:
-            del outcome
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
@@ -622,9 +448,10 @@ class Engine:
         run.ending = True
         while run.due <= now:
             run.due = math.inf  # unless the call gets another deadline
-            self._expire(run, emit)
+            self.expire(run, emit)
 
-    def _expire(self, run: RunningCall, emit: Emit | None = None) -> None:
+    def expire(self, run: RunningCall, emit: Emit | None = None) -> None:
+        """Answer a call whose deadline has passed, and abort it (TIME-01)."""
         connection = run.connection
         with connection.lock:
             if run.ended or run.waits:
@@ -646,7 +473,7 @@ class Engine:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(self, run: RunningCall, outcome: CallOutcome, emit: Emit | None = None) -> None:
+    def finish(self, run: RunningCall, outcome: CallOutcome, emit: Emit | None = None) -> None:
         """Report the end of a handler to the dispatcher, once (CALL-09); perform its decision."""
         # Whole microseconds; round() would take 0.4 us to find the nearest.
         now = self.clock.monotonic()
@@ -706,30 +533,13 @@ class Engine:
             self._ended.notify_all()
 
 
-def _work_for(
-    function: Callable[[], Any],
-    loop: asyncio.AbstractEventLoop,
-    ended: asyncio.Future[list[CallOutcome]],
-) -> None:
-    try:
-        outcome: CallOutcome = Returned(function())
-    except BaseException as error:
-        outcome = Raised(error)
-    call_in_loop(loop, _resolve, ended, outcome)
-
-
-def _resolve(ended: asyncio.Future[list[CallOutcome]], outcome: CallOutcome) -> None:
-    if not ended.done():
-        ended.set_result([outcome])
-
-
-def _outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
-    if signal.aborted and (has_type(error, AbortError) or _is_cancellation(error)):
+def outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
+    if signal.aborted and (has_type(error, AbortError) or is_cancellation(error)):
         return Stopped()
     return Raised(error)
 
 
-def _is_cancellation(error: BaseException) -> bool:
+def is_cancellation(error: BaseException) -> bool:
     """Return whether `error` is asyncio's, without importing asyncio."""
     import sys
 

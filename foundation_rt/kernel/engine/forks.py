@@ -38,6 +38,8 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Its children never return to the code that forked them.
 _MULTIPROCESSING = "multiprocessing.popen_fork"
 _EXECUTOR = "concurrent.futures.thread"
+_COROUTINE = (f"{__package__}.coroutines", "run")
+"""`CoroutineRunner.run`: the outermost frame of the runtime in a task, by module and name."""
 
 
 class ForkGuard:
@@ -165,11 +167,11 @@ def _exit_code(outcome: CallOutcome) -> int:
 def _exit_on_return() -> None:
     """End the process when the code that forked it returns to a loop or an executor."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code is not Engine._run_in_task.__code__:
+    while frame is not None:
         module = frame.f_globals.get("__name__")
         if module == _MULTIPROCESSING:
             return
-        if module == _EXECUTOR:
+        if module == _EXECUTOR or (module, frame.f_code.co_name) == _COROUTINE:
             break
         frame = frame.f_back
     if frame is None:
