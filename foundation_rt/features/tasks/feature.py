@@ -104,23 +104,9 @@ class Tasks(RuntimeFeature):
         support: TaskSupport | None = call.tool.parts.get(TaskSupport)
         if support is None or not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
             return []
-        from ...base.principal_shares import LimitReached
-        from .promotion import Promotion
+        from .promotion import begin
 
-        remaining_ms = call.timeout_ms - support.after_ms
-        results = self._dispatcher.results
-        promotion = Promotion(self.manager(), results, remaining_ms, threading.RLock())
-        if support.after_ms > 0:
-            promotion.wait(call, support.after_ms)
-            return []
-        try:
-            handle = promotion.promote(call)
-        except LimitReached:
-            if support.required:
-                raise
-            return []
-        promotion.join(call)
-        return [handle]
+        return begin(call, support, self.manager(), self._dispatcher.results)
 
     def stopping(self, reason: str) -> list[Effect]:
         """Abort all tasks (TASK-13)."""
@@ -135,26 +121,16 @@ class Tasks(RuntimeFeature):
         """Return the manager of the tasks; made when it is first needed."""
         with self._lock:
             if self._manager is None:
-                self._manager = self._make_manager()
+                from .manager import make_manager
+
+                self._manager = make_manager(
+                    self._config,
+                    self._clock,
+                    self._asking.open_requests,
+                    self.new_id,
+                    self._announce,
+                )
             return self._manager
-
-    def _make_manager(self) -> TaskManager:
-        from ...base.principal_shares import Limit, Quota
-        from .manager import TaskManager
-        from .store import MemoryTaskStore
-
-        limits = self._config.tasks
-        records = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
-        size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
-        quotas = Quota(self._config, records), Quota(self._config, size)
-        return TaskManager(
-            self._clock,
-            limits,
-            MemoryTaskStore(self._clock, *quotas, threading.RLock()),
-            self._asking.open_requests,
-            self.new_id,
-            self._announce,
-        )
 
     def _announce(self, record: TaskRecord) -> list[FeatureCallback]:
         topic = ("task", record.task_id)
@@ -167,8 +143,6 @@ class Tasks(RuntimeFeature):
         """Return the way in which a call that may become a task asks its client (TASK-08)."""
         if not call.around_steps:
             return None
-        from .asking import TaskRequests
-        from .promotion import Promotion
+        from .asking import strategy_of
 
-        promotion = call.parts.get(Promotion)
-        return None if promotion is None else TaskRequests(promotion, rounds, signal)
+        return strategy_of(call, rounds, signal)

@@ -7,6 +7,7 @@ could wait is called under it. Subscribers are notified after the lock is releas
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field
 
 from ...base.exact_json import compact, dumps, loads
+from ...base.principal_shares import Limit, Quota
 from ...base.shown import Shown
 from ...protocol.principal import identity_of
 from .record import TaskEvent, TaskRecord
+from .store import MemoryTaskStore
 
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...base.config.feature_sections import TasksSection
-    from ...base.principal_shares import Quota
+    from ...base.config.settings import ServerConfig
     from ...kernel.effects import Effect, FeatureCallback, Reply
     from ...kernel.invocation import Invocation
     from ...protocol.principal import Principal
@@ -229,3 +232,19 @@ class TaskManager:
 
 _CANNOT_ASK = "The tool ended with a request to the client, which a task cannot do."
 _NO_ROOM = "There was no room to keep the outcome."
+
+
+def make_manager(
+    config: ServerConfig,
+    clock: Clock,
+    open_requests: Quota,
+    new_id: Callable[[], str],
+    announce: Callable[[TaskRecord], list[FeatureCallback]],
+) -> TaskManager:
+    """Return the manager of the tasks of a server, which are kept in memory; see `TaskManager`."""
+    limits = config.tasks
+    records = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
+    size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
+    quotas = Quota(config, records), Quota(config, size)
+    store = MemoryTaskStore(clock, *quotas, threading.RLock())
+    return TaskManager(clock, limits, store, open_requests, new_id, announce)

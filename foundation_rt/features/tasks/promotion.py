@@ -7,6 +7,7 @@ sent. Everything else is as with any call: its slot, its deadline, its one recor
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ...kernel.invocation import Invocation, Step
     from ...kernel.replies import ResultWriter
     from .manager import RunningTask, TaskManager
+    from .support import TaskSupport
 
 _SERVER_STOPPED = "The server has stopped."
 
@@ -130,3 +132,29 @@ class Promotion(Shown):
                 return [handle, Extend(call, call.timeout_ms)]
         call.timeout_ms += self.remaining_ms
         return [Extend(call, self.remaining_ms)]
+
+
+def begin(
+    call: Invocation, support: TaskSupport, manager: TaskManager, results: ResultWriter
+) -> list[Effect]:
+    """Let a call that is about to start become a task, now or later (TASK-03).
+
+    Returns:
+        The answer to its request, if it is a task already.
+
+    Raises:
+        LimitReached: it has to be a task at once, and there is no room (TASK-12).
+    """
+    remaining_ms = call.timeout_ms - support.after_ms
+    promotion = Promotion(manager, results, remaining_ms, threading.RLock())
+    if support.after_ms > 0:
+        promotion.wait(call, support.after_ms)
+        return []
+    try:
+        handle = promotion.promote(call)
+    except LimitReached:
+        if support.required:
+            raise
+        return []
+    promotion.join(call)
+    return [handle]
