@@ -5,14 +5,12 @@ PREFIX{key}    string: a login, sealed; gone when its time is over
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from ...base.redis_link import FAILURES, connect
-from .store import StoreUnavailable
+from .store import unavailable_after
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -51,29 +49,21 @@ class RedisStore:
 
     async def close(self) -> None:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(*FAILURES):
             await self._redis.aclose()
 
     async def get(self, key: str) -> str | None:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(*FAILURES):
             found = await self._redis.get(self._prefix + key)
             return None if found is None else str(found)
 
     async def swap(self, key: str, old: str | None, new: str, ttl_ms: int) -> bool:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(*FAILURES):
             return bool(await self._swap(keys=[self._prefix + key], args=[old or "", new, ttl_ms]))
 
     async def delete(self, key: str) -> None:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(*FAILURES):
             await self._redis.delete(self._prefix + key)
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    try:
-        yield
-    except FAILURES as error:
-        raise StoreUnavailable(type(error).__name__) from None

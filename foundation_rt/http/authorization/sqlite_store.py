@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from attrs import define, field
 
 from ...base.database.errors import DatabaseError
 from ...base.database.sqlite import SqliteDatabase
-from .store import StoreUnavailable
+from .store import unavailable_after
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS logins (
@@ -48,7 +46,7 @@ class SqliteStore:
 
     async def get(self, key: str) -> str | None:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(DatabaseError):
             return await self._database.read(lambda it: _value(it, key), quick=True)
 
     async def swap(self, key: str, old: str | None, new: str, ttl_ms: int) -> bool:
@@ -62,12 +60,12 @@ class SqliteStore:
             connection.execute(_PUT, (key, new, now + ttl_ms))
             return True
 
-        with _failing():
+        with unavailable_after(DatabaseError):
             return await self._database.write(run)
 
     async def delete(self, key: str) -> None:
         """See `LoginStore`."""
-        with _failing():
+        with unavailable_after(DatabaseError):
             await self._database.write(lambda it: it.execute(_DELETE, (key,)).rowcount)
 
 
@@ -83,11 +81,3 @@ def _value(connection: sqlite3.Connection, key: str) -> str | None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    try:
-        yield
-    except DatabaseError as error:
-        raise StoreUnavailable(type(error).__name__) from None

@@ -7,6 +7,7 @@ has changed it since it was read: so a code counts once, and a refresh token, in
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
@@ -14,7 +15,7 @@ from attrs import define, field
 from ...errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAX_LOGINS = 100_000
 """Most logins in memory; the one that was changed longest ago makes room."""
@@ -22,6 +23,15 @@ MAX_LOGINS = 100_000
 
 class StoreUnavailable(Exception):
     """The store did not answer."""
+
+
+@contextmanager
+def unavailable_after(*errors: type[Exception]) -> Iterator[None]:
+    """Raise `StoreUnavailable` in place of the errors of a database."""
+    try:
+        yield
+    except errors as error:
+        raise StoreUnavailable(type(error).__name__) from None
 
 
 class LoginStore(Protocol):
