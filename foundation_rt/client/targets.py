@@ -30,6 +30,17 @@ _INHERITED = (
     *("all_proxy", "https_proxy", "http_proxy", "no_proxy"),
     *("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
+_INHERITED_ON_WINDOWS = (
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "OS", "PATHEXT", "PSMODULEPATH"),
+    *("USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"),
+    *("ALLUSERSPROFILE", "PROGRAMDATA", "PUBLIC", "PROGRAMFILES", "PROGRAMFILES(X86)"),
+    *("PROGRAMW6432", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "COMMONPROGRAMW6432"),
+    *("PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS", "COMPUTERNAME"),
+)
+"""Without the first no program there has a network, or even random numbers."""
+
+_is_windows = sys.platform == "win32"  # no constant: each side is tested on every system
+
 _HARMLESS_OPTIONS = ("-y", "--yes", "-P", "-m")
 _SHOWN = 80  # characters
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -87,11 +98,17 @@ class StdioServer:
     def from_command_line(cls, text: str) -> StdioServer:
         """Return the server of a command line, split into words as a shell does.
 
+        On Windows a backslash is a part of its word.
+
         Raises:
             UsageError: it is empty, or a quotation does not end.
         """
+        words = shlex.shlex(text, posix=True)
+        words.whitespace_split, words.commenters = True, ""
+        if _is_windows:
+            words.escape = ""
         try:
-            command, *args = shlex.split(text)
+            command, *args = words
         except ValueError as error:
             what = "empty" if not text.strip() else str(error)
             raise UsageError(f"the command line is not usable: {what}") from None
@@ -100,7 +117,8 @@ class StdioServer:
     @property
     def description(self) -> str:
         """Its program and first argument, for people; no option, which may hold a secret."""
-        shown = [self.command.rpartition("/")[2] or self.command]
+        path = self.command.replace("\\", "/") if _is_windows else self.command
+        shown = [path.rpartition("/")[2] or self.command]
         for word in self.args:
             if word in _HARMLESS_OPTIONS:
                 continue
@@ -112,12 +130,16 @@ class StdioServer:
 
     def environment(self) -> dict[str, str]:
         """Return its environment: the variables that programs need, and `env`."""
+        names = (*_INHERITED, *_INHERITED_ON_WINDOWS) if _is_windows else _INHERITED
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if name in _INHERITED or name.startswith(("LC_", "XDG_"))
+            if name in names or name.startswith(("LC_", "XDG_"))
         }
-        return inherited | dict(self.env or {})
+        own = dict(self.env or {})
+        if _is_windows:  # where `Path` is `PATH`, as which os.environ has it
+            own = {name.upper(): value for name, value in own.items()}
+        return inherited | own
 
 
 @frozen(eq=False, repr=False)

@@ -163,7 +163,7 @@ async def test_writing_to_a_server_that_has_ended_logs_nothing(
         transport = client._link.transport
         assert transport is not None
         child = transport._child  # type: ignore[attr-defined]
-        child._signal(9)
+        child._family.send(9)
         child._input.write(b"\n" * 200_000)
         while not child._input.is_closing():
             child._input.write(b"\n")

@@ -1,4 +1,4 @@
-"""A child process with its process group and three pipes; its end leaves nothing behind.
+"""A child process with its family and three pipes; its end leaves nothing behind.
 
 The states of a child:
 
@@ -6,39 +6,26 @@ The states of a child:
                    └─────── end() ──► ending
 
     ending: input closed ─ grace ─► SIGTERM ─ grace ─► SIGKILL ─ _REAP ─► given up
-                └── exited: at once ──►└── the whole group has gone ─► pipes closed ─► gone
+                └── exited: at once ──►└── the whole family has gone ─► pipes closed ─► gone
 
-The child leads a session of its own, and so a process group: signals go to the whole group, and a
-Ctrl-C at our terminal does not reach it. A group may outlive its leader and keeps its id: while one
-process is left, the id is not reused. So the group is polled from the exit of its leader on, and
-never signalled after it was empty.
-
-Timers and callbacks end the child, not a task: the end goes on while callers are cancelled, or
-while the loop cancels all tasks. A group that is being ended is polled; there is no other way to
-learn that its last process has gone. Should this process be killed, `orphan_guard` ends the group.
+The child and all that it starts are a `family`: on POSIX signals go to all of a process group, on
+Windows a job is terminated, at once after the first grace. A Ctrl-C at our terminal does not reach
+it. Timers and callbacks end the child, not a task: the end goes on while callers are cancelled, or
+while the loop cancels all tasks. A family that is being ended is polled from the exit of the child
+on; there is no other way to learn that its last process has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import logging
 import os
-import select
-import signal
-import socket
-import stat
-import sys
-import termios
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 from attrs import define, field
 
-from .orphan_guard import orphan_guard
+from .family import Family, is_unread, watched
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -46,7 +33,7 @@ _INPUT, _OUTPUT, _ERRORS = range(3)
 
 _DRAIN_SECONDS = 0.25  # to read the pipes after the first sign of the end
 _POLL_SECONDS = (
-    0.005  # seconds until a group whose leader has exited is looked at again; doubled each time
+    0.005  # seconds until a family whose child has exited is looked at again; doubled each time
 )
 _REAP_SECONDS = 2.0  # for killed processes to vanish; they do so in milliseconds
 _PIPE_CAPACITY = 64 * 1024  # bytes
@@ -85,10 +72,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _open_pipes: set[int] = field(factory=set, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     # What has not been sent yet of what ends it; None until it is over.
-    _signals: list[signal.Signals] | None = field(default=None, init=False)
+    _signals: list[int] | None = field(default=None, init=False)
     _deadline: float = field(default=0.0, init=False)
     _pause: float = field(default=_POLL_SECONDS, init=False)
-    _group_is_gone: bool = field(default=False, init=False)
+    _family: Family = field(factory=Family, init=False)
+    _family_is_gone: bool = field(default=False, init=False)
     _is_draining: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _written_bytes: int = field(default=0, init=False)
@@ -112,12 +100,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         Raises:
             OSError: it cannot be started.
         """
-        mark = orphan_guard.begin_start()
-        spawning = self._loop.subprocess_exec(
-            lambda: self, *words, env={**env, **mark}, cwd=cwd, start_new_session=True
-        )
+        spawning = self._family.spawn(lambda: self, words, env, cwd)
         self._starting = asyncio.ensure_future(spawning)
-        self._starting.add_done_callback(lambda _: orphan_guard.end_start(mark))
+        self._starting.add_done_callback(lambda _: self._family.started())
         try:
             # Shielded: asyncio would kill the child alone, without its children.
             await asyncio.shield(self._starting)
@@ -170,14 +155,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Note that it runs."""
         # The transports of uvloop do not inherit from asyncio's.
         self._transport = cast(asyncio.SubprocessTransport, transport)
-        orphan_guard.add(self._transport.get_pid())
+        self._family.adopt(self._transport.get_pid())
         self._input = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_INPUT))
         self._open_pipes = {_INPUT, _OUTPUT, _ERRORS}
         _read_less(self._transport.get_pipe_transport(_OUTPUT))
         pipe = self._input.get_extra_info("pipe")
         if pipe is not None:  # uvloop shows none
-            with suppress(ValueError):  # the child has ended, and asyncio has closed the pipe
-                self._watched_input = os.dup(pipe.fileno())
+            self._watched_input = watched(pipe)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Pass on its output."""
@@ -219,7 +203,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that it has ended, and all descriptors are closed."""
         self._is_closed = True
-        if self._group_is_gone:
+        if self._family_is_gone:
             self._shut_down()
 
     # -- the end
@@ -235,7 +219,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._timer = self._loop.call_later(_DRAIN_SECONDS, self._finish)
 
     async def end(self) -> None:
-        """End it, and wait until it and its group have gone; bounded by the graces.
+        """End it, and wait until it and its family have gone; bounded by the graces.
 
         If this is cancelled, it kills them, and waits the milliseconds that this takes.
         """
@@ -269,7 +253,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._signals is None:
             assert self._input is not None
             self._check_input()
-            self._signals = [signal.SIGTERM, signal.SIGKILL]
+            self._signals = [*Family.ENDING]
             self.writable.set()  # callers that wait go on, and fail
             self._input.close()
             self._deadline = self._loop.time() + self._grace
@@ -280,21 +264,21 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if not self._written_bytes:
             self.has_read = False
         if self._watched_input is not None:
-            if _is_unread(self._watched_input, self._written_bytes):
+            if is_unread(self._watched_input, self._written_bytes):
                 self.has_read = False
             os.close(self._watched_input)
             self._watched_input = None
 
     def _advance_shutdown(self) -> None:
-        """Check the group, and take the next step of the end."""
+        """Check the family, and take the next step of the end."""
         if self._timer is not None:
             self._timer.cancel()
         assert self._signals is not None
         left = self._deadline - self._loop.time()
         exited = self.exit_code is not None
-        was_asked = len(self._signals) < 2
-        if exited and self._group_has_gone():
-            self._group_is_gone = self._is_draining = True
+        was_asked = len(self._signals) < len(Family.ENDING)
+        if exited and self._family.has_gone():
+            self._family_is_gone = self._is_draining = True
             if _ERRORS in self._open_pipes:
                 # The rest of its stderr can be read now.
                 self._timer = self._loop.call_later(_DRAIN_SECONDS, self._release)
@@ -305,7 +289,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._pause *= 2
             self._timer = self._loop.call_later(pause, self._advance_shutdown)
         elif self._signals:
-            self._signal(self._signals.pop(0))
+            self._family.send(self._signals.pop(0))
             self._deadline = self._loop.time() + (self._grace if self._signals else _REAP_SECONDS)
             self._pause = _POLL_SECONDS
             self._advance_shutdown()
@@ -313,33 +297,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
             log.warning("processes that were killed are still there")
             self._release()
 
-    def _group_has_gone(self) -> bool:
-        """Return whether the group is empty; its leader has exited."""
-        assert self._transport is not None
-        group = self._transport.get_pid()
-        if self._signal(0):
-            if _has_living(group):
-                return False
-            # In the first process of a container, orphans become our children.
-            with suppress(ChildProcessError):
-                while os.waitpid(-group, os.WNOHANG)[0]:
-                    pass
-        return True
-
-    def _signal(self, number: int) -> bool:
-        """Send a signal to the group; return whether it still exists."""
-        assert self._transport is not None
-        if not self._group_is_gone:
-            try:
-                os.killpg(self._transport.get_pid(), number)
-            except (ProcessLookupError, PermissionError):  # macOS: only zombies are left
-                self._group_is_gone = True
-        return not self._group_is_gone
-
     def _release(self) -> None:
         assert self._transport is not None and self._input is not None
-        self._group_is_gone, self._is_draining = True, False
-        orphan_guard.discard(self._transport.get_pid())
+        self._family_is_gone, self._is_draining = True, False
+        self._family.release()
         if self._timer is not None:
             self._timer.cancel()
         if self.unsent_bytes:
@@ -361,41 +322,3 @@ def _read_less(output: Any) -> None:
     """
     if hasattr(output, "max_size"):  # uvloop has a buffer of its own
         output.max_size = _PIPE_CAPACITY
-
-
-def _is_unread(descriptor: int, written: int) -> bool:
-    """Return whether an input was never read and nobody can read it any more, on Linux.
-
-    Its end is asked here, not the exit of the child: that may be noted later, on a busy machine.
-    The input is a pipe from Python 3.12 on, and a socket before: a pipe without readers reports
-    POLLERR, and a socket whose peer was closed with unread bytes ECONNRESET.
-    """
-    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        poll = select.poll()
-        poll.register(descriptor, 0)
-        if not poll.poll(0):
-            return False
-        unread = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
-        return written == int.from_bytes(unread, sys.byteorder)
-    with socket.socket(fileno=os.dup(descriptor)) as connection:
-        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        return error == errno.ECONNRESET
-
-
-def _has_living(group: int) -> bool:
-    """Return whether a group has a process that is no zombie.
-
-    The first process of many containers never does, and only /proc tells. It takes 25 us for each
-    process of the machine.
-    """
-    try:
-        found = [entry.path for entry in os.scandir("/proc") if entry.name.isdecimal()]
-    except FileNotFoundError:
-        return True  # macOS: there zombies cannot be signalled
-    for path in found:
-        with suppress(OSError):
-            # pid (name) state parent group ...; a name may have spaces and parentheses
-            state, _, its_group = Path(path, "stat").read_bytes().rpartition(b")")[2].split()[:3]
-            if int(its_group) == group and state not in b"ZX":
-                return True
-    return False

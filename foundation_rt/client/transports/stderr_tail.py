@@ -7,6 +7,7 @@ characters nor the sequences that set colours and move cursors.
 from __future__ import annotations
 
 import re
+import sys
 
 from attrs import define, field
 
@@ -18,6 +19,9 @@ KEPT_BYTES = 64 * 1024
 
 EXCERPT_BYTES = 2 * 1024
 """Size of the excerpt in a message."""
+
+_CODE_PAGE = "oem" if sys.platform == "win32" else "utf-8"
+"""Of lines that are not UTF-8."""
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
@@ -49,8 +53,8 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The last 64 KiB, as they came; invalid UTF-8 is replaced."""
-        return self._kept[-KEPT_BYTES:].decode(errors="replace")
+        """The last 64 KiB, as they came; what cannot be decoded is replaced."""
+        return _decoded(self._kept[-KEPT_BYTES:])
 
     def excerpt(self) -> str:
         """Return the last lines, at most 2 KiB, safe to print; may be empty."""
@@ -59,13 +63,24 @@ class StderrTail:
         if len(end) < len(whole):
             _, newline, rest = end.partition(b"\n")
             end = rest if newline else end
-        return without_unfit(_SEQUENCE.sub("", end.decode(errors="replace"))).strip()
+        return without_unfit(_SEQUENCE.sub("", _decoded(end))).strip()
 
 
 def _text(line: bytes | LineTooLong) -> str:
     if isinstance(line, LineTooLong):
         return f"[a line of more than {line.limit} bytes]"
-    return line.decode(errors="replace")
+    return _decoded(line)
+
+
+def _decoded(data: bytes | bytearray) -> str:
+    """Return the text of lines, each in UTF-8 or else in the code page of Windows' consoles."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        lines = data.splitlines(keepends=True)
+    if len(lines) > 1:
+        return "".join(map(_decoded, lines))
+    return data.decode(_CODE_PAGE, errors="replace")
 
 
 def missing_variable(text: str) -> str | None:

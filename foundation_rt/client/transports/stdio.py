@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.client")
 
+_NTSTATUS = 0x80000000  # from here on, Windows says why it has ended a process
 _PIPES = ("input", "output")
 # One read has up to 32,768 lines, and each costs 30 us of the event loop if it is no message.
 _LINES_AT_ONCE = 64
@@ -255,6 +256,8 @@ class ChildProcessTransport:
             )
         if child.exit_code < 0:
             return f"was ended by {_signal_name(-child.exit_code)}"
+        if child.exit_code >= _NTSTATUS:
+            return f"ended with exit code {child.exit_code:#x}"
         return f"ended with exit code {child.exit_code}"
 
     def _stderr_text(self) -> str:
@@ -275,7 +278,7 @@ def _explain(error: OSError, server: StdioServer) -> tuple[str, str]:
     if not os.access(cwd, os.X_OK):
         return f"there is no directory {os.fspath(cwd)} that can be entered", "Correct cwd."
     if isinstance(error, FileNotFoundError):
-        if "/" not in command:
+        if "/" not in command and os.sep not in command:
             return f"there is no program {command} on the PATH", "Install it, or give its path."
         if not os.access(Path(cwd, command), os.F_OK):
             return f"there is no file {command}", "Correct the path, or install the program."
@@ -284,4 +287,6 @@ def _explain(error: OSError, server: StdioServer) -> tuple[str, str]:
         return f"{command} is not executable", "Make it so, or start its interpreter with it."
     if error.errno == errno.ENOEXEC:
         return f"{command} is no program", "Start its interpreter, or name that in its first line."
+    if error.errno == errno.EINVAL:
+        return f"{error.strerror}", "Start the program that it starts."
     return f"{error.strerror}", "Try again later."

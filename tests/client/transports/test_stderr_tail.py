@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client.transports import stderr_tail
 from foundation_rt.client.transports.stderr_tail import EXCERPT_BYTES, KEPT_BYTES, StderrTail
 
 
@@ -65,3 +66,12 @@ def test_line_without_end_is_reported_and_not_kept() -> None:
     for _ in range(100):
         assert words.feed(b"z" * 10_000) == []
     assert words.feed(b"\nnext\n") == [f"[a line of more than {KEPT_BYTES} bytes]", "next"]
+
+
+@pytest.mark.rule("WIN-35")
+def test_lines_that_are_not_utf_8_are_in_the_code_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stderr_tail, "_CODE_PAGE", "cp850")
+    tail = StderrTail()
+    assert tail.feed("é\n".encode() + b"caf\x82\n") == ["é", "café"]
+    assert tail.text == "é\ncafé\n"
+    assert tail.excerpt() == "é\ncafé"
