@@ -23,7 +23,7 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance simulate fuzz lint bench bench-peers bench-engines trace clean
+.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance windows simulate fuzz lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
@@ -91,6 +91,10 @@ coverage: $(INSTALLED)
 # The public conformance suite, for both current revisions of the protocol, server and client. REVISION=2025-11-25: one.
 conformance: $(INSTALLED)
 	$(BIN)/python -m tests.conformance $(REVISION)
+
+# The tests that run on Windows, by CPython for Windows under Wine; TESTS=names: these, as pytest takes them.
+windows: $(INSTALLED)
+	$(BIN)/python -m tests.windows $(TESTS)
 
 # SEEDS=n [FROM=m]: so many histories with faults. SEED=n: one of them, told. REQUESTS=n: so many in each.
 simulate: $(INSTALLED)

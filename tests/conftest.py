@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import inspect
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from foundation_rt.base.clock import ManualClock
 from tests.support import fork_server
 from tests.support.async_tests import run_test
 from tests.support.sizes import EXPLORES, SIZE, examples
+from tests.windows.chosen import need_of
 
 # No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run
 # tries the same examples, so that a change is judged by itself, unless it is asked to explore.
@@ -34,6 +37,8 @@ setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
 
 def _inherit_no_signals() -> None:
     """Let children have the signals that `make test &` and `nohup` ignore; this process goes on."""
+    if sys.platform == "win32":
+        return
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.SIGINT, signal.SIGQUIT, signal.SIGHUP:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -64,6 +69,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     wrong = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if wrong:
         raise pytest.UsageError(f"names with an address: give them ids: {wrong}")
+    if sys.platform == "win32":
+        for item in items:
+            if need := need_of(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason=need))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """On Windows, do not import the files that need what it has not; `tests.windows` names them."""
+    if sys.platform != "win32":
+        return None
+    return True if need_of(collection_path.relative_to(config.rootpath).as_posix()) else None
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ def test_call_of_an_inline_tool_has_few_frames_and_calls() -> None:
 
 
 def test_newcomer_reads_little() -> None:
-    assert kernel_lines() <= 5_400
+    # Windows takes the last 250: `kernel/stdio/windows*.py`, and what chooses them.
+    assert kernel_lines() <= 5_640
     assert len(entries()) <= 15
 
 

@@ -8,6 +8,7 @@ id* one request of a client. Every component that needs ids is given a generator
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from itertools import count
 from typing import Protocol
@@ -89,7 +90,8 @@ class UuidGenerator:
             if (generator := this()) is not None:
                 generator._pool = []
 
-        os.register_at_fork(after_in_child=forget)
+        if sys.platform != "win32":
+            os.register_at_fork(after_in_child=forget)
 
     def run_id(self) -> str:
         """Return a random UUID v4."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import termios
 
 from attrs import define, field
+
+if sys.platform != "win32":
+    import termios
 
 from .serve import is_terminal
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..errors import JsonRpcErrorCode
-from ..kernel.engine.shutdown import ending_signals
+from ..kernel.engine.shutdown import ending_signals, exit_code
 from .args import CommandLine, CommandLineError
 from .render import Output, Page, pretty_json
 from .serve import is_terminal
@@ -196,7 +196,7 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return asyncio.run(until_signal())
     except asyncio.CancelledError:
         if received:
-            raise SystemExit(128 + received[0]) from None
+            raise SystemExit(exit_code(received[0])) from None
         raise
 
 

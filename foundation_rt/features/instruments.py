@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import threading
 import weakref
 from bisect import bisect_left
@@ -304,7 +305,8 @@ class Instruments:
                 if (instruments := this()) is not None:
                     instruments.lock = threading.Lock()
 
-            os.register_at_fork(after_in_child=renew_lock)
+            if sys.platform != "win32":
+                os.register_at_fork(after_in_child=renew_lock)
         self.is_on, self._clock, self._logger = True, clock, logger
         for each in self.all():
             if each.probe is not None:

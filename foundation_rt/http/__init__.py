@@ -1,10 +1,12 @@
 """Streamable HTTP in both protocol modes, and its predecessor HTTP+SSE (extra `http`)."""
 
+import sys
 from importlib.util import find_spec
 
 from ..errors import MissingExtraError
 
-if not all(
-    map(find_spec, ("cryptography", "httptools", "joserfc", "starlette", "uvicorn", "uvloop"))
-):
+_NEEDED = ["cryptography", "httptools", "joserfc", "starlette", "uvicorn"]
+if sys.platform != "win32":
+    _NEEDED.append("uvloop")
+if not all(map(find_spec, _NEEDED)):
     raise MissingExtraError("HTTP", "http")

@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +27,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
-import uvloop
 from attrs import define, field
+
+if sys.platform == "win32":
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
 
 from ..errors import UsageError
 from ..kernel.engine.forks import ForkGuard
@@ -39,6 +44,7 @@ from ..kernel.engine.shutdown import (
     STOP_SHARE,
     abandon_calls,
     end_process,
+    exit_code,
     handling_signals,
 )
 from ..kernel.stdio.loop import finish_loop
@@ -338,7 +344,7 @@ class HttpProcess:
     _serving: HttpServing
     _process_goes_on: bool
     _ends_with_input: bool = False
-    _loop: asyncio.AbstractEventLoop = field(factory=uvloop.new_event_loop, init=False)
+    _loop: asyncio.AbstractEventLoop = field(factory=new_event_loop, init=False)
     _watchdog: Watchdog = field(init=False)
     _signal: int | None = field(default=None, init=False)
     _guard: ForkGuard = field(init=False)
@@ -375,7 +381,7 @@ class HttpProcess:
             self.runtime.close_logs(1.0)
             if self._process_goes_on or self._signal is None:
                 self._watchdog.stop()
-        return 128 + (self._signal or 0)
+        return exit_code(self._signal or 0)
 
     def _own_descriptors(self) -> list[int]:
         return [*self._serving.descriptors, *self._watchdog.descriptors]
@@ -408,7 +414,7 @@ class HttpProcess:
             self._signal = number
             self._loop.call_soon_threadsafe(self._serving.stop)
         else:
-            self._watchdog.limit(0, 128 + number)  # the second signal: at once
+            self._watchdog.limit(0, exit_code(number))  # the second signal: at once
 
     def _wake(self) -> None:
         """Let the interpreter call `_on_signal`, which it does between two steps of the loop."""

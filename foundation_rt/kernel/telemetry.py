@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from attrs import define
 
 
@@ -33,12 +35,15 @@ class ResourceTelemetry:
 
 def resident_memory_bytes() -> int:
     """Return the resident memory of this process, in bytes; its peak if only that is known."""
+    if sys.platform == "win32":
+        from ..base.windows import resident_memory_bytes as working_set
+
+        return working_set()
     try:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 -- pathlib costs start-up
             pages = int(statm.read().split()[1])
     except (OSError, IndexError, ValueError):
         import resource
-        import sys
 
         unit = 1 if sys.platform == "darwin" else 1024  # macOS alone reports bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

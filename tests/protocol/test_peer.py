@@ -56,7 +56,7 @@ def test_only_table_knows_revisions_by_name() -> None:
     knowing = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Constant) and node.value in names
     }
     assert knowing == {"protocol/revisions.py", "protocol/methods.py"}
@@ -75,7 +75,7 @@ def test_only_table_knows_methods_by_name() -> None:
         for path in ROOT.rglob("*.py")
         if path != ROOT / "protocol" / "methods.py"
         and ROOT / "apps" / "migration" not in path.parents
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Constant) and node.value in names
     ]
     assert knowing == []

@@ -46,6 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: ManualClock) -> None:
         self._virtual_clock = clock
         super().__init__(_Selector(clock))
+        self._clock_resolution = 1e-9  # Windows' own, 16 ms, would let timers be early
 
     def time(self) -> float:
         return self._virtual_clock.monotonic()

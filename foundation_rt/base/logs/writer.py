@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -133,7 +134,8 @@ class BackgroundWriter:
             if (writer := this()) is not None:
                 writer._reset()
 
-        os.register_at_fork(after_in_child=reset)
+        if sys.platform != "win32":
+            os.register_at_fork(after_in_child=reset)
 
     def _reset(self) -> None:
         """Set the part of the state that a forked child does not inherit.
@@ -154,8 +156,8 @@ class BackgroundWriter:
         self._idle = True  # the thread looks at the queue only when woken
         self._hurry = False  # a caller waits for the delay to end
         self._poller: select.poll | None = None  # None: never write directly
-        # A terminal that polls writable may take fewer bytes than PIPE_BUF.
-        if not self._delay and not os.isatty(self.fd):
+        # A terminal that polls writable may take fewer bytes than PIPE_BUF; Windows has no poll.
+        if not self._delay and not os.isatty(self.fd) and sys.platform != "win32":
             self._poller = select.poll()
             self._poller.register(self.fd, select.POLLOUT)
 

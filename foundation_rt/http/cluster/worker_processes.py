@@ -29,7 +29,7 @@ from types import FrameType
 from attrs import define, field, frozen
 
 from ...base.backoff import exponential_delay
-from ...kernel.engine.shutdown import handling_signals
+from ...kernel.engine.shutdown import exit_code, handling_signals
 
 WORKER_VARIABLE = "FOUNDATION_RT_WORKER"
 """The environment variable of a worker, with its `WorkerPlace`."""
@@ -165,7 +165,7 @@ class _Supervisor:
                 self._wait(wake)
                 self._reap()
                 self._replace()
-        return _FAILURE_EXIT if self._signal is None else 128 + self._signal
+        return _FAILURE_EXIT if self._signal is None else exit_code(self._signal)
 
     def _running(self) -> list[_WorkerSlot]:
         return [slot for slot in self._slots if slot.process is not None]

@@ -27,14 +27,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..invocation import CallOutcome, Raised, Returned
 from .executor import Engine
-from .shutdown import FINAL_FLUSH_SECONDS
+from .shutdown import ENDING_SIGNALS, FINAL_FLUSH_SECONDS
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..invocation import Invocation
 
 _FAILURE_EXIT = 1
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Its children never return to the code that forked them.
 _MULTIPROCESSING = "multiprocessing.popen_fork"
 _EXECUTOR = "concurrent.futures.thread"
@@ -68,6 +67,8 @@ class ForkGuard:
         self._on_signal = on_signal
         self._flush_logs = flush_logs
         self._is_on = True
+        if sys.platform == "win32":
+            return  # nothing forks there
         this = weakref.ref(self)
 
         # Until a child has released its signals, one of them would be written to the parent's pipe.
@@ -75,7 +76,7 @@ class ForkGuard:
 
         def block_signals() -> None:
             if (guard := this()) is not None and guard._is_on:
-                masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+                masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
 
         def release_signals() -> None:
             mask = masks.pop(get_ident(), None)
@@ -105,7 +106,7 @@ class ForkGuard:
     def _release_signals(self) -> None:
         # A signal written to the pipe that the parent shares would end the parent.
         signal.set_wakeup_fd(-1)
-        for number in _ENDING:
+        for number in ENDING_SIGNALS:
             if signal.getsignal(number) == self._on_signal:
                 default = signal.SIG_DFL
                 signal.signal(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,14 +38,28 @@ POLL_SECONDS = 0.02
 """The interval at which a stopping transport checks whether calls still run."""
 
 
-def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a process that serves (PROC-04).
+if sys.platform == "win32":
+    ENDING_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGBREAK
+    _COUNTS_AS = {int(signal.SIGBREAK): int(signal.SIGTERM)}
+else:
+    ENDING_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    _COUNTS_AS: dict[int, int] = {}
 
-    SIGHUP is one of them unless it is handled or ignored already: by `nohup`, or the application.
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a process that serves (PROC-04, WIN-05).
+
+    The last one, SIGHUP or Ctrl-Break, is left to who handles or ignores it already: `nohup`, or
+    the application.
     """
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-    return signal.SIGTERM, signal.SIGINT
+    if signal.getsignal(ENDING_SIGNALS[-1]) is signal.SIG_DFL:
+        return ENDING_SIGNALS
+    return ENDING_SIGNALS[:2]
+
+
+def exit_code(number: int) -> int:
+    """Return the exit code after a signal; Ctrl-Break counts as SIGTERM (WIN-05)."""
+    return 128 + _COUNTS_AS.get(number, number)
 
 
 @contextmanager

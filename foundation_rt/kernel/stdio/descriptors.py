@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import TextIO
 
 from attrs import define
+
+_CLOSING_SECONDS = 0.1
+"""The time in which a descriptor without a call under way is closed, on Windows."""
 
 
 @define(eq=False, repr=False)
@@ -39,8 +43,8 @@ class ProtocolDescriptors:
         Restoring 1 would let code that still prints, such as a tool's thread, write to a client
         that reads to the end.
         """
-        os.close(self.input)
-        os.close(self.output)
+        for descriptor in self.input, self.output:
+            _close(descriptor)
         for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
             if not _flush(stream):
                 # The interpreter flushes again at exit, and a failure would change the exit code.
@@ -63,7 +67,25 @@ def isolate() -> ProtocolDescriptors:
     if hasattr(sys.stdout, "reconfigure") and not sys.stdout.closed:
         # The output of a tool appears at once, as on a terminal.
         sys.stdout.reconfigure(line_buffering=True)
+    if sys.platform == "win32":
+        for stream in sys.stdout, sys.stderr:
+            if hasattr(stream, "reconfigure") and not stream.closed:
+                # A code page has few characters, and the log beside it is UTF-8 (WIN-04).
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return descriptors
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor; on Windows once the call on it that is under way in a thread has ended.
+
+    There closing waits for that call, which may wait for the client. So a thread closes it.
+    """
+    if sys.platform == "win32":
+        closing = threading.Thread(target=os.close, args=(descriptor,), daemon=True)
+        closing.start()
+        closing.join(_CLOSING_SECONDS)
+    else:
+        os.close(descriptor)
 
 
 def _flush(stream: TextIO | None) -> bool:

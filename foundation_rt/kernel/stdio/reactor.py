@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
 
     from .loop import ReactorLoop
 
-READABLE = select.POLLIN
-# POLLHUP and POLLERR are reported even if they are not requested.
-GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
+if sys.platform == "win32":
+    READABLE, GONE = 1, 16
+else:
+    READABLE = select.POLLIN
+    # POLLHUP and POLLERR are reported even if they are not requested.
+    GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 _MAX_FAILURES = 100
 """The most consecutive turns that an exception may end; beyond, the error is raised."""
@@ -53,6 +57,7 @@ class Reactor:
     `QueuedTimer.cancel`, and nothing else.
 
     Attributes:
+        read: returns the bytes of a descriptor that is readable, of a number at most.
         monitor: measures how long events wait.
         loop: the asyncio loop; None before the first coroutine.
         on_wake: called after `wake`.
@@ -61,15 +66,16 @@ class Reactor:
         stopped: whether `run` returns after the present turn.
     """
 
+    read = staticmethod(os.read)
     monitor: LoopMonitor = field(factory=LoopMonitor, init=False)
     loop: ReactorLoop | None = field(default=None, init=False)
     on_wake: Callback = field(default=lambda: None)
     on_turn: Callback = field(default=lambda: None)
     on_error: ReportError = ignore_error
-    _poll: select.poll = field(factory=select.poll, init=False)
+    _poll: select.poll = field(factory=lambda: select.poll(), init=False)
     _handlers: dict[int, Callable[[int], object]] = field(factory=dict, init=False)
     _timers: TimerQueue = field(factory=TimerQueue, init=False)
-    _wake_pipe: tuple[int, int] = field(factory=os.pipe, init=False)
+    _wake_pipe: tuple[int, ...] = field(factory=os.pipe, init=False)
     # Reentrant: a signal handler that wakes may interrupt a wake under way in the same thread.
     _wake_lock: threading.RLock = field(factory=threading.RLock, init=False)
     _woken: bool = field(default=False, init=False)
@@ -82,7 +88,7 @@ class Reactor:
         self.watch(self._wake_pipe[0], READABLE, self._on_wake_byte)
 
     @property
-    def descriptors(self) -> tuple[int, int]:
+    def descriptors(self) -> tuple[int, ...]:
         """Return the reactor's own descriptors; no child of this process may write there."""
         return self._wake_pipe
 
@@ -97,6 +103,12 @@ class Reactor:
         """Stop waiting for `descriptor`."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
+
+    def has_input(self, descriptor: int) -> bool:
+        """Return whether a descriptor that is not watched can be read at once."""
+        readable = select.poll()
+        readable.register(descriptor, READABLE)
+        return bool(readable.poll(0))
 
     def call_later(self, seconds: float, callback: Callback) -> QueuedTimer:
         """Run `callback` in `seconds`, in this thread."""
@@ -115,6 +127,9 @@ class Reactor:
 
     def _on_wake_byte(self, events: int) -> None:
         os.read(self._wake_pipe[0], 64)
+        self._on_woken()
+
+    def _on_woken(self) -> None:
         self._woken = False
         while self._posted:
             self._posted.pop(0)()
@@ -213,11 +228,14 @@ class Reactor:
     def prepare_loop(self) -> ReactorLoop:
         """Return the asyncio loop, made by the first call."""
         if self.loop is None:
-            from .loop import make_loop
-
-            self.loop = make_loop(self)
+            self.loop = self._make_loop()
             report_errors(self.loop, lambda message, error: self.on_error(message, error))
         return self.loop
+
+    def _make_loop(self) -> ReactorLoop:
+        from .loop import make_loop
+
+        return make_loop(self)
 
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]

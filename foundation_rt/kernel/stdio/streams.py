@@ -7,7 +7,6 @@ output are pending (PROC-05).
 from __future__ import annotations
 
 import os
-import select
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -119,9 +118,7 @@ class ClientStreams:
         Clients send it as soon as they have started the process.
         """
         descriptor = self._descriptors.input
-        readable = select.poll()
-        readable.register(descriptor, READABLE)
-        if not readable.poll(0):
+        if not self._reactor.has_input(descriptor):
             return
         with suppress(OSError):  # reported when it is read again
             # At the end of the input this reads nothing, and will again.
@@ -131,13 +128,13 @@ class ClientStreams:
 
     def watch_hang_up(self) -> None:
         """Read nothing yet, but notice when the client hangs up."""
-        self._reactor.watch(self._descriptors.input, 0, self._on_hang_up_while_waiting)
+        self._reactor.watch(self._descriptors.input, GONE, self._on_hang_up_while_waiting)
 
     def _on_readable(self, events: int) -> None:
         if self.stopped:
             return  # a signal came in the same turn: no more input is served
         try:
-            data = os.read(self._descriptors.input, _CHUNK_BYTES)
+            data = self._reactor.read(self._descriptors.input, _CHUNK_BYTES)
         except OSError:
             data = b""  # a terminal that hung up or a socket that was reset has ended
         if data:

@@ -15,6 +15,7 @@ whatever handlers do.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,12 +32,17 @@ from ..engine.shutdown import (
     abandon_calls,
     end_process,
     ending_signals,
+    exit_code,
 )
 from ..records import identity_fields
 from .descriptors import ProtocolDescriptors, isolate
-from .reactor import Reactor
 from .streams import ClientStreams
 from .watchdog import Watchdog
+
+if sys.platform == "win32":
+    from .windows import WindowsReactor as Reactor
+else:
+    from .reactor import Reactor
 
 if TYPE_CHECKING:
     import asyncio
@@ -133,6 +139,9 @@ class StdioTransport:
             end_process=self._end_process,
         )
 
+        if sys.platform == "win32" and self._companion is None:
+            self._watchdog.has_ended = lambda: self.reactor.has_ended(self.descriptors.input)
+
     @property
     def _budget(self) -> float:
         """Seconds from the end of the input, or from a signal, to the end of the process."""
@@ -176,7 +185,7 @@ class StdioTransport:
     def _exit_code(self) -> int:
         if self._failure is not None:
             return 1
-        return 0 if self._signal is None else 128 + self._signal
+        return 0 if self._signal is None else exit_code(self._signal)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -342,7 +351,7 @@ class StdioTransport:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signal is not None:
-            self._watchdog.limit(0, 128 + number)  # the second signal: at once
+            self._watchdog.limit(0, exit_code(number))  # the second signal: at once
         self._signal = number
         self._streams.stopped = True
         self.reactor.wake()

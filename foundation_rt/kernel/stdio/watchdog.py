@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,11 +27,17 @@ from collections.abc import Callable
 from attrs import define, field
 
 from ..engine.loop_monitor import LoopMonitor
-from ..engine.shutdown import ending_signals
+from ..engine.shutdown import ending_signals, exit_code
+from .reactor import READABLE
 
 _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0
-_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+if sys.platform == "win32":
+    from .windows import PipePoll
+
+    _HANG_UP = 0
+else:
+    _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 # The commands on the control pipe, besides signal numbers. The interpreter writes the numbers of
 # all signals that are handled in the process, including those that a tool handles.
@@ -54,6 +61,7 @@ class Watchdog:
 
     Attributes:
         asleep: whether the thread sleeps without limit.
+        has_ended: returns whether the peer has ended, on Windows, where only who reads it knows.
     """
 
     peer: int | None
@@ -64,6 +72,7 @@ class Watchdog:
     on_signal: Callable[[], object]
     end_process: Callable[[int], object]
     asleep: bool = field(default=False, init=False)
+    has_ended: Callable[[], bool] | None = field(default=None, init=False)
     _to_end: tuple[int, ...] = field(factory=ending_signals, init=False)
     _control: tuple[int, int] = field(init=False)
     _thread: threading.Thread = field(init=False)
@@ -77,7 +86,8 @@ class Watchdog:
     def start(self) -> None:
         """Start the thread."""
         self._control = os.pipe()
-        os.set_blocking(self._control[1], False)
+        if sys.platform != "win32":
+            os.set_blocking(self._control[1], False)
         self._thread = threading.Thread(
             target=self._run, name="foundation-rt-watchdog", daemon=True
         )
@@ -129,24 +139,28 @@ class Watchdog:
         """End the thread: the process ends by itself, or continues without it."""
         self._send(_END)
         self._thread.join()
-        for descriptor in self._control:
+        for descriptor in reversed(self._control):  # on Windows the reader's end closes at its end
             os.close(descriptor)
 
     def _send(self, byte: int) -> None:
         os.write(self._control[1], bytes((byte,)))
 
     def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._control[0], select.POLLIN)
-        if self.peer is not None:
-            poll.register(self.peer, _HANG_UP)
+        if sys.platform == "win32":
+            poll = PipePoll()
+            read = poll.read
+        else:
+            poll, read = select.poll(), os.read
+            if self.peer is not None:
+                poll.register(self.peer, _HANG_UP)
+        poll.register(self._control[0], READABLE)
         turns = -1
         while not self._ending:
             pause = self.pause(time.monotonic())
             ready = poll.poll(None if pause is None else pause * 1000 + 1)
             for descriptor, _ in ready:
                 if descriptor == self._control[0]:
-                    self._obey(os.read(descriptor, 64))
+                    self._obey(read(descriptor, 64))
                 else:
                     poll.unregister(descriptor)  # else it would be reported again and again
                     self.note_hang_up(time.monotonic())
@@ -172,6 +186,8 @@ class Watchdog:
 
     def _is_read_to_its_end(self) -> bool:
         """Return whether the input is a file that was read to its end: a file never hangs up."""
+        if self.has_ended is not None:
+            return self.has_ended()
         if self.peer is None:
             return False
         try:
@@ -190,7 +206,7 @@ class Watchdog:
                 if self._limit is not None:
                     due = min(due, self._limit[0])
                 # The signal's exit code replaces any earlier one (PROC-04).
-                self._limit = (due, 128 + command)
+                self._limit = (due, exit_code(command))
                 self.on_signal()
 
     def _next_limit(self) -> float | None:

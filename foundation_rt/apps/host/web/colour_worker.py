@@ -4,7 +4,6 @@ It is run by its path, and imports nothing of the package: it is there in a tent
 """
 
 import json
-import resource
 import sys
 from collections.abc import Iterable
 
@@ -32,7 +31,10 @@ _CLASSES = (
 
 def main() -> None:
     """Answer until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    if sys.platform != "win32":  # there nothing bounds it, and its host ends it after a time
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound
 

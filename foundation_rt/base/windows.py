@@ -1,0 +1,53 @@
+"""Functions of Windows itself (Win32 API), for memory and the end of a console."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from ctypes import wintypes
+
+if sys.platform == "win32":
+    _CLOSE, _LOGOFF, _SHUTDOWN = 2, 5, 6  # CTRL_CLOSE_EVENT and its kin
+    _ENDLESS = 0xFFFFFFFF
+
+    _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    _kernel.GetCurrentProcess.restype = wintypes.HANDLE
+    _Handler = ctypes.WINFUNCTYPE(wintypes.BOOL, wintypes.DWORD)
+    _handlers: list[object] = []  # which Windows calls: they must not be collected
+
+    class _MemoryCounters(ctypes.Structure):
+        """PROCESS_MEMORY_COUNTERS."""
+
+        _fields_ = [
+            ("size", wintypes.DWORD),
+            ("page_faults", wintypes.DWORD),
+            *((name, ctypes.c_size_t) for name in ("peak_working_set", "working_set")),
+            *((f"rest_{number}", ctypes.c_size_t) for number in range(6)),
+        ]
+
+    def resident_memory_bytes() -> int:
+        """Return the working set of this process, in bytes."""
+        counters = _MemoryCounters(size=ctypes.sizeof(_MemoryCounters))
+        _kernel.K32GetProcessMemoryInfo(
+            wintypes.HANDLE(_kernel.GetCurrentProcess()), ctypes.byref(counters), counters.size
+        )
+        return int(counters.working_set)
+
+    def on_console_end(callback: Callable[[], object]) -> None:
+        """Call `callback`, in a thread of its own, when the console is closed or the user logs off.
+
+        Windows ends the process when that thread is done, so it waits; and at the latest after the
+        time that the system allows, which is 5 s for a console. The callback is never removed.
+        """
+
+        @_Handler
+        def handle(event: int) -> bool:
+            if event not in (_CLOSE, _LOGOFF, _SHUTDOWN):
+                return False  # another handler has it
+            callback()
+            _kernel.Sleep(_ENDLESS)
+            return True
+
+        _handlers.append(handle)
+        _kernel.SetConsoleCtrlHandler(handle, True)

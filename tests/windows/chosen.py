@@ -1,0 +1,29 @@
+"""Which tests run on Windows, and what keeps the others from it.
+
+`NEEDS` names tests by the beginning of their ids, and the longest beginning counts. A file with a
+need is not even imported there.
+"""
+
+from __future__ import annotations
+
+TESTS = (
+    "tests/windows",
+    "tests/protocol",
+    "tests/core",
+    "tests/engine",
+    "tests/registry",
+    "tests/signatures",
+)
+"""What `make windows` runs: of these, all that needs nothing that Windows has not."""
+
+NEEDS = {
+    "tests/core/tasks/test_process.py": "a scripted host of processes (signals, poll)",
+    "tests/core/test_results.py": "pydantic",
+    "tests/windows/test_imports.py": "file locks without fcntl",
+}
+
+
+def need_of(test: str) -> str | None:
+    """Return what a test, a file or a folder needs; None for one that runs there."""
+    found = [each for each in NEEDS if test == each or test.startswith((f"{each}::", f"{each}/"))]
+    return NEEDS[max(found, key=len)] if found else None
