@@ -157,7 +157,7 @@ def report() -> str:
     before, after = calls_of(seen["events"])
     rows = [("", "files", "lines of code", "target")]
     for name, files, target in (
-        ("kernel", list(files_of(KERNEL)), "5,600 lines"),
+        ("kernel", list(files_of(KERNEL)), "5,620 lines"),
         (
             "loaded for one call over stdio",
             loaded_files(seen),

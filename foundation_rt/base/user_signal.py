@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +18,9 @@ def calls_on_signal(function: Callable[[], object]) -> Iterator[None]:
     """Call a function in this loop for each SIGUSR1, within the block (GATE-42).
 
     What a block around this one calls is called too. In the main thread alone: elsewhere the
-    signals are those of a program that embeds the application.
+    signals are those of a program that embeds the application. Windows has no such signal.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()

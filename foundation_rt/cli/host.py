@@ -59,7 +59,7 @@ def _start(line: CommandLine) -> int:
 
         if worker_place() is None:
             _refuse_wrong_workers(line)
-            return keep_workers(line.words, workers, passed_on=signal.SIGUSR1)
+            return keep_workers(line.words, workers, passed_on=getattr(signal, "SIGUSR1", None))
     return _serve(line)
 
 

@@ -187,9 +187,14 @@ def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
             task.cancel()
 
         # SIGINT cancels the task by itself; the other signals would leave a child behind.
+        loop = asyncio.get_running_loop()
         for number in ending_signals():
-            if number != signal.SIGINT:
-                asyncio.get_running_loop().add_signal_handler(number, end, number)
+            if number == signal.SIGINT:
+                continue
+            if sys.platform == "win32":
+                signal.signal(number, lambda each, frame: loop.call_soon_threadsafe(end, each))
+            else:
+                loop.add_signal_handler(number, end, number)
         return await main()
 
     try:

@@ -19,6 +19,12 @@ TESTS = (
 NEEDS = {
     "tests/core/tasks/test_process.py": "a scripted host of processes (signals, poll)",
     "tests/core/test_results.py": "pydantic",
+    "tests/engine/test_interruptions.py": "the reactor of POSIX (poll)",
+    "tests/signatures/test_constraints.py": "pydantic",
+    "tests/signatures/test_differential.py": "pydantic",
+    "tests/signatures/test_pydantic.py": "pydantic",
+    "tests/signatures/test_standard_types.py": "pydantic",
+    "tests/signatures/test_writers.py": "pydantic",
     "tests/windows/test_imports.py": "file locks without fcntl",
 }
 

@@ -62,10 +62,19 @@ def exit_code(number: int) -> int:
     return 128 + _COUNTS_AS.get(number, number)
 
 
+def watch_console(handler: Callable[[int, FrameType | None], object]) -> None:
+    """Handle the end of a console on Windows, in any thread, as SIGHUP, number 1 (WIN-05)."""
+    if sys.platform == "win32":
+        from ...base.windows import on_console_end
+
+        on_console_end(lambda: handler(1, None))
+
+
 @contextmanager
 def handling_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Handle the ending signals by `handler` within the block; in the main thread only."""
     previous = {each: signal.signal(each, handler) for each in ending_signals()}
+    watch_console(handler)
     try:
         yield
     finally:

@@ -33,6 +33,7 @@ from ..engine.shutdown import (
     end_process,
     ending_signals,
     exit_code,
+    watch_console,
 )
 from ..records import identity_fields
 from .descriptors import ProtocolDescriptors, isolate
@@ -338,6 +339,7 @@ class StdioTransport:
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
         previous = {each: signal.signal(each, self._on_signal) for each in ending_signals()}
+        watch_console(self._on_signal)
         descriptor = signal.set_wakeup_fd(
             self._watchdog.signal_descriptor, warn_on_full_buffer=False
         )
