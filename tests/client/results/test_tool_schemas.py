@@ -188,7 +188,7 @@ def test_nothing_is_compiled_before_it_is_needed() -> None:
     code = (
         "import sys\n"
         "from foundation_rt.client.results.tool_schemas import ToolSchema\n"
-        "wire = {'name': 'a', 'inputSchema': {'type': 'object'}}\n"
+        "wire = {'name': 'a', 'inputSchema': {'type': 'object', 'maxProperties': 1}}\n"
         "tool = ToolSchema.read(wire)\n"
         "tool.annotations, tool.is_idempotent, tool.uncheckable, tool.says_the_same(tool)\n"
         "assert 'fastjsonschema' not in sys.modules\n"
