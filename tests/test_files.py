@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import ntpath
 import os
 import subprocess
 import sys
@@ -16,9 +18,12 @@ from foundation_rt.base import files
 from foundation_rt.base.files import (
     end_turn,
     is_private,
+    is_windows_path,
     locked_folder,
     make_private_folder,
+    open_below,
     open_private,
+    path_below,
     replacing,
     try_lock,
     try_take_turn,
@@ -202,3 +207,102 @@ def test_folder_of_the_user_is_where_the_system_has_it(
     else:
         assert user_folder("data") == Path.home() / ".local/share"
         assert user_folder("state") == Path.home() / ".local/state"
+
+
+ATTACKS = [
+    *("..\\secret.json", "a\\..\\..\\secret.json", "../secret.json", "..", "."),
+    *("C:", "C:secret.json", "Z:..\\secret.json", "\\\\host\\share\\x.json", "//host/share/x.json"),
+    *(
+        "\\\\?\\C:\\x.json",
+        "\\\\.\\pipe\\x.json",
+        "\\\\?\\UNC\\host\\share\\x.json",
+        "\\/host/x.json",
+    ),
+    *("x.json:stream", "x.json::$DATA", "x:y/z.json", "folder::$INDEX_ALLOCATION/x.json"),
+    *(
+        "NUL",
+        "nul.json",
+        "CON .json",
+        "a/COM1.json",
+        "lpt9.x.json",
+        "COM\u00b9.json",
+        "conin$.json",
+    ),
+    *("x.json.", "x.json ", "folder./x.json", "folder /x.json", ".. /secret.json", "..."),
+    *("*.json", "x?.json", "<x.json", "x|.json", 'x".json', "x\n.json"),
+]
+"""Names that lead elsewhere on Windows, or to what is no file on a disk."""
+
+
+@pytest.mark.rule("WIN-40")
+@pytest.mark.parametrize("name", ATTACKS)
+def test_ways_out_of_a_folder_are_refused_as_they_are_written(name: str) -> None:
+    place = ntpath.normpath(ntpath.join("C:\\root", name)).lower()
+    is_within = place.startswith("c:\\root\\")
+    assert not (is_windows_path(name) and is_within)
+
+
+@pytest.mark.rule("WIN-40")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x.json", "a/b.json", "a\\b.json", "C:\\root\\x.json", "c:/root/x.json", "a/../x.json"),
+        *(
+            ".\\x.json",
+            "PROGRA~1\\x.json",
+            "null.json",
+            "com10.json",
+            "auxiliary.json",
+            "é 中.json",
+        ),
+    ],
+)
+def test_usual_names_are_paths_of_windows(name: str) -> None:
+    assert is_windows_path(name)
+
+
+@pytest.mark.rule("WIN-40", "TASKS-40")
+def test_only_what_is_below_a_folder_is_opened(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path)) / "Root"
+    (root / "a folder").mkdir(parents=True)
+    (root / "x.json").write_bytes(b"inside")
+    (root / "a folder" / "x.json").write_bytes(b"within")
+    (tmp_path / "secret.json").write_bytes(b"secret")
+    within = [
+        ("x.json", b"inside"),
+        ("a folder/../x.json", b"inside"),
+        ("a folder/x.json", b"within"),
+    ]
+    if sys.platform == "win32":
+        within += [("A FOLDER\\X.JSON", b"within"), (str(root).upper() + "\\x.json", b"inside")]
+        for name in ATTACKS:
+            with suppress(OSError):
+                assert path_below(root, name) is None
+    for name, content in within:
+        found = path_below(root, name)
+        assert found is not None
+        descriptor = open_below(root, found)
+        assert os.read(descriptor, 10) == content
+        os.close(descriptor)
+    assert path_below(root, "../secret.json") is None
+    assert path_below(root, str(tmp_path / "secret.json")) is None
+    assert path_below(root, ".") is None
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="needs junctions")
+@pytest.mark.rule("WIN-40")
+def test_junction_leads_out_of_a_folder(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path)) / "root"
+    outside = tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "x.json").write_bytes(b"secret")
+    try:
+        importlib.import_module("_winapi").CreateJunction(str(outside), str(root / "away"))
+    except OSError as error:
+        pytest.skip(f"no junctions here: {error}")
+    if not (root / "away" / "x.json").exists():
+        pytest.skip("no junctions here")
+    assert path_below(root, "away/x.json") is None
+    with pytest.raises(OSError):
+        open_below(root, root / "away" / "x.json")

@@ -9,7 +9,9 @@ read, for the audit log; shared locks need pywin32 there.
 from __future__ import annotations
 
 import errno
+import ntpath
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -45,6 +47,13 @@ if sys.platform == "win32":
 
     def is_private(descriptor: int) -> bool:
         return windows_files.is_owners_alone(descriptor)
+
+    def open_below(folder: Path, path: Path) -> int:
+        descriptor = open_private(path, os.O_RDONLY, follow=True)
+        if Path(windows_files.real_path(descriptor)).is_relative_to(folder):
+            return descriptor
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 else:
     import fcntl
@@ -111,11 +120,81 @@ else:
         status = os.fstat(descriptor)
         return status.st_uid == os.getuid() and not status.st_mode & 0o077
 
+    def open_below(folder: Path, path: Path) -> int:
+        """Open a file to read it, if it still is below a folder; wait for nobody.
+
+        Each folder is opened in the one above, and no link is followed; on Windows the path of the
+        open file is looked at. So nothing can be put in between after `path_below`.
+
+        Args:
+            folder: without links.
+            path: of the file, from `path_below`.
+
+        Raises:
+            OSError: it cannot be opened, or a link leads to it now.
+        """
+        *folders, name = path.relative_to(folder).parts
+        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            for each in folders:
+                inner = os.open(each, flags | os.O_DIRECTORY, dir_fd=within)
+                os.close(within)
+                within = inner
+            # Without O_NONBLOCK the opening of a FIFO waits for a writer.
+            return os.open(name, flags | os.O_NONBLOCK, dir_fd=within)
+        finally:
+            os.close(within)
+
 
 _PAUSE_S = 0.01
 _PATIENCE_S = 10.0  # no process keeps such a lock for longer than it takes to write a file
 _REPLACE_S = 2.0
 _USER_FOLDERS = {"data": ("XDG_DATA_HOME", "share"), "state": ("XDG_STATE_HOME", "state")}
+
+
+_DEVICE = re.compile(r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9¹²³])", re.IGNORECASE)
+_UNFIT = re.compile(r'[\x00-\x1f<>:"|?*]')
+
+
+def is_windows_path(text: str) -> bool:
+    """Return whether Windows takes a path for one of a file on a disk, as it is written.
+
+    That is none of a share or a device, relative to another drive's folder, of a stream of a file,
+    with the name of a device, or with an end of a name that Windows leaves out.
+    """
+    drive, rest = ntpath.splitdrive(text)
+    if drive and not (re.fullmatch("[A-Za-z]:", drive) and rest[:1] in ("\\", "/")):
+        return False
+    if rest.startswith(("\\\\", "//", "\\/", "/\\")):
+        return False
+    return all(
+        part in ("", ".", "..")
+        or not (
+            _UNFIT.search(part)
+            or part.endswith((".", " "))
+            or _DEVICE.fullmatch(part.partition(".")[0].rstrip())
+        )
+        for part in re.split(r"[\\/]", rest)
+    )
+
+
+def path_below(folder: Path, name: str) -> Path | None:
+    """Return the real path of a file below a folder; None if the name leads elsewhere.
+
+    Args:
+        folder: without links.
+        name: a path, of anybody; a relative one is taken from the folder. What Windows would
+            take for something else than it says leads elsewhere there (WIN-40).
+
+    Raises:
+        OSError: it cannot be looked up.
+        ValueError: it is no path.
+    """
+    if sys.platform == "win32" and not is_windows_path(name):
+        return None
+    found = Path(os.path.realpath(folder / name))
+    return found if found != folder and found.is_relative_to(folder) else None
 
 
 def user_folder(kind: str) -> Path:

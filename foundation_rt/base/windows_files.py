@@ -172,11 +172,12 @@ def unlock(descriptor: int, offset: int) -> None:
 
 
 def real_path(descriptor: int) -> str:
-    """Return the path of an open file, without links, short names and `..`, with a long prefix."""
+    """Return the path of an open file, without links, short names and `..`."""
     handle = wintypes.HANDLE(msvcrt.get_osfhandle(descriptor))
     room = ctypes.create_unicode_buffer(32_768)
     _check(_kernel32.GetFinalPathNameByHandleW(handle, room, len(room), 0))
-    return room.value
+    path = room.value.removeprefix("\\\\?\\")
+    return "\\\\" + path.removeprefix("UNC\\") if path.startswith("UNC\\") else path
 
 
 def _place(offset: int) -> _Overlapped:

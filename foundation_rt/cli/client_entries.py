@@ -201,10 +201,13 @@ def desktop_clients(variables: Mapping[str, str]) -> Mapping[str, DesktopClient]
     """Return the clients, by the name on the command line.
 
     Args:
-        variables: of the environment: `CODEX_HOME`, and `XDG_CONFIG_HOME` where it is not macOS.
+        variables: of the environment: `CODEX_HOME`; `APPDATA` on Windows, and `XDG_CONFIG_HOME`
+            where it is neither that nor macOS.
     """
     if sys.platform == "darwin":
         settings = Path("Library/Application Support")
+    elif sys.platform == "win32":
+        settings = Path(variables.get("APPDATA") or "AppData/Roaming")
     else:
         settings = Path(variables.get("XDG_CONFIG_HOME") or ".config")
     codex = Path(variables.get("CODEX_HOME") or ".codex")

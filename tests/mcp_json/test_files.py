@@ -120,7 +120,7 @@ def test_whatever_is_in_a_file_it_is_a_list_or_an_error(tmp_path_factory: Any, d
         assert str(path) in str(error)
 
 
-@pytest.mark.rule("CLI-13")
+@pytest.mark.rule("CLI-13", "WIN-42")
 def test_the_usual_places() -> None:
     places = [str(place) for place in usual_places(Path("/project"), Path("/home/ann"))]
     assert places == [
@@ -131,6 +131,7 @@ def test_the_usual_places() -> None:
         "/home/ann/.cursor/mcp.json",
         "/home/ann/.config/Claude/claude_desktop_config.json",
         "/home/ann/Library/Application Support/Claude/claude_desktop_config.json",
+        "/home/ann/AppData/Roaming/Claude/claude_desktop_config.json",
     ]
 
 

@@ -29,8 +29,9 @@ def root() -> Path:
 
 def inside(path: str) -> Path:
     """Return a path of the folder; refuse any other."""
+    written = Path(os.path.normpath(root() / path))  # Windows logs in to a share to resolve it
     try:
-        found = (root() / path).resolve()
+        found = written.resolve() if written.is_relative_to(root()) else written
     except (OSError, ValueError) as error:
         raise ToolError(ErrorCode.INVALID_ARGUMENT, f"{path!r} is no path.") from error
     if not found.is_relative_to(root()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -29,7 +30,8 @@ DEFAULT_SERVERS = "mcp.json"
 DEFAULT_PORT = 3000
 
 _PATH = Pattern(r"[^\x00]{1,4095}", "the path of a file", optional=True)
-_FOLDER = Pattern(r"/.*", "an absolute path")
+_ABSOLUTE = r"[A-Za-z]:[\\/].*|\\\\.*" if sys.platform == "win32" else r"/.*"
+_FOLDER = Pattern(_ABSOLUTE, "an absolute path")
 _MAX_PROMPT = 32_768
 _NUMBER = re.compile(r"[0-9](\.[0-9]{1,6})?")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from attrs import frozen
 
 from ...base.config.sections import (
@@ -21,7 +23,8 @@ SECTION = "task_server"
 DEFAULT_DATABASE = "default"
 """A SQLite file of the user; see `app.default_database`."""
 
-_FOLDER = Pattern(r"/.*", "an absolute path", optional=True)
+_ABSOLUTE = r"[A-Za-z]:[\\/].*|\\\\.*" if sys.platform == "win32" else r"/.*"
+_FOLDER = Pattern(_ABSOLUTE, "an absolute path", optional=True)
 
 
 @frozen(eq=False, repr=False)

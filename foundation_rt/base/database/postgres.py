@@ -211,7 +211,13 @@ class PostgresConnections:
 
         Raises:
             psycopg.Error: no connection can be made.
+            UsageError: the event loop is the usual one of Windows.
         """
+        if isinstance(asyncio.get_running_loop(), getattr(asyncio, "ProactorEventLoop", ())):
+            raise UsageError(
+                "PostgreSQL cannot be used on this event loop of Windows, on which psycopg cannot"
+                " wait: use SQLite, or a SelectorEventLoop in a program without child processes"
+            )
         connection: Connection = await psycopg.AsyncConnection.connect(
             autocommit=True, **self._parameters
         )

@@ -100,6 +100,7 @@ def _places_of(home: Path) -> Iterator[Path]:
     desktop = "Claude/claude_desktop_config.json"
     yield home / ".config" / desktop
     yield home / "Library" / "Application Support" / desktop  # macOS
+    yield home / "AppData" / "Roaming" / desktop  # Windows
 
 
 def _home_of(path: Path) -> str | None:

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import orjson
 from attrs import define, field
 
+from ...base.files import path_below
 from ...errors import MissingExtraError, UsageError
 
 MAX_BYTES: Final = 64 << 20
@@ -272,11 +273,11 @@ class References:
         """
         assert self.folder is not None
         try:
-            path = (self.folder / name).resolve()
-            is_file = path.is_file()
+            path = path_below(self.folder, name)
+            is_file = path is not None and path.is_file()
         except (OSError, ValueError):  # no name of a file
             raise OpenApiError(f"the reference {shown!r} leads to no file") from None
-        if not path.is_relative_to(self.folder):
+        if path is None:
             raise OpenApiError(f"the reference {shown!r} leads out of the document's folder")
         if any(part.startswith(".") for part in path.relative_to(self.folder).parts):
             raise OpenApiError(f"the reference {shown!r} leads to a hidden file")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ....base.files import open_below, path_below
 from ....errors import ErrorCode, ToolError
 from ..services import RETRY_AFTER_MS, principal_of, quota_exceeded
 from ..validation import (
@@ -371,11 +372,6 @@ def _unquoted(message: str) -> str:
     return "must not have other properties" if message.startswith("must not have ") else message
 
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK the opening of a FIFO waits for a writer.
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 def read_task_file(path: str, root: str | None, max_bytes: int) -> list[Any]:
     """Return the tasks in a JSON file: an array, or an object with `tasks`; they are not checked.
 
@@ -398,7 +394,7 @@ def read_task_file(path: str, root: str | None, max_bytes: int) -> list[Any]:
     if not path.endswith(".json") or "\0" in path:
         raise _refusal("is not the path of a .json file", "not_json_file")
     try:
-        data = _read(*_resolve(path, root), max_bytes)
+        data = _read(path, root, max_bytes)
     except OSError as error:
         raise _refusal(f"cannot be read: {error.strerror}", "unreadable") from None
     except UnicodeEncodeError:
@@ -415,29 +411,16 @@ def read_task_file(path: str, root: str | None, max_bytes: int) -> list[Any]:
     return tasks
 
 
-def _resolve(path: str, root: str) -> tuple[Path, tuple[str, ...]]:
-    """Return the real root, and the names that lead from it to the file."""
-    real_root = Path(os.path.realpath(root))
-    resolved = Path(os.path.realpath(real_root / path))
-    if not resolved.is_relative_to(real_root) or resolved == real_root:
+def _read(path: str, root: str, max_bytes: int) -> bytes:
+    folder = Path(os.path.realpath(root))
+    found = path_below(folder, path)
+    if found is None:
         raise ToolError(
             ErrorCode.UNAUTHORIZED,
             "The file is outside of the folder that this server may read from.",
             {"reason": "outside_file_root"},
         )
-    return real_root, resolved.relative_to(real_root).parts
-
-
-def _read(root: Path, names: Sequence[str], max_bytes: int) -> bytes:
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in names[:-1]:
-            inner = os.open(name, _DIRECTORY, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        descriptor = os.open(names[-1], _FILE, dir_fd=folder)
-    finally:
-        os.close(folder)
+    descriptor = open_below(folder, found)
     # Python would not close the descriptor of a folder, which it refuses to make a file of.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
