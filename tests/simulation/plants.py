@@ -19,8 +19,8 @@ from foundation_rt.agents.ledger.administration import Verdict
 from foundation_rt.agents.ledger.agent_limits import LimitedAgent
 from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.exchange import Exchange
 from foundation_rt.agents.ledger.ledger_time import LedgerTime
-from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import Operations
 from foundation_rt.agents.ledger.rules import Claimability, claimability
 from foundation_rt.agents.ledger.schedules import Decision, decide
@@ -112,12 +112,12 @@ def ack_over_a_gap(patch: Patch) -> None:
 
 def ack_before_the_ledger(patch: Patch) -> None:
     """Acknowledge envelopes before they are in the ledger."""
-    deliver = Node.deliver
+    deliver = Exchange.deliver
 
-    def hasty_deliver(self: Node, envelopes: list[Envelope], waiter: Any, now_ms: int) -> None:
+    def hasty_deliver(self: Exchange, envelopes: list[Envelope], waiter: Any, now_ms: int) -> None:
         self.operations.send(
             [
-                self.exchange.bare_ack(
+                self.bare_ack(
                     (each.source_agent_id, each.target_agent_id), each.seq, each.incarnation, now_ms
                 )
                 for each in envelopes
@@ -126,22 +126,22 @@ def ack_before_the_ledger(patch: Patch) -> None:
         )
         deliver(self, envelopes, waiter, now_ms)
 
-    patch.setattr(Node, "deliver", hasty_deliver)
+    patch.setattr(Exchange, "deliver", hasty_deliver)
 
 
 def outcome_before_the_ledger(patch: Patch) -> None:
     """Resolve waiters with an outcome before it is recorded."""
-    executed = Node.executed
+    executed = Claims.executed
 
     def hasty_executed(
-        self: Node,
+        self: Claims,
         claim: Claim,
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
         in_transaction: OutcomeWrite | None = None,
     ) -> None:
-        self.outcomes.settle(
+        self.exchange.outcomes.settle(
             RequestRecord(
                 claim.request_id,
                 claim.message_type,
@@ -159,21 +159,21 @@ def outcome_before_the_ledger(patch: Patch) -> None:
         )
         executed(self, claim, result, error, now_ms, in_transaction)
 
-    patch.setattr(Node, "executed", hasty_executed)
+    patch.setattr(Claims, "executed", hasty_executed)
 
 
 def send_before_the_ledger(patch: Patch) -> None:
     """Send a message while the ledger is still entering it."""
-    send = Node.send
+    send = Exchange.send
 
-    def hasty_send(self: Node, messages: Any, waiter: Any, now_ms: int) -> None:
+    def hasty_send(self: Exchange, messages: Any, waiter: Any) -> None:
         [outgoing] = messages
         if not outgoing.local:
             message = unit_of_work.new_message(outgoing, 1)
-            self.operations.send([self.exchange.first_attempt(message)])
-        send(self, messages, waiter, now_ms)
+            self.operations.send([self.first_attempt(message)])
+        send(self, messages, waiter)
 
-    patch.setattr(Node, "send", hasty_send)
+    patch.setattr(Exchange, "send", hasty_send)
 
 
 def fence_removed(patch: Patch) -> None:
