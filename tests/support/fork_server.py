@@ -91,12 +91,18 @@ def run(command: Sequence[Any], *, check: bool = False, **options: Any) -> Any:
     return done
 
 
+@cache
+def _get_ready() -> None:
+    """Wait until the runtime is imported: a loop that starts a process would wait for it."""
+    run([sys.executable, "-c", ""])
+
+
 @contextmanager
 def forking() -> Iterator[None]:
     """Have asyncio start its processes with the `Popen` of this module."""
     from asyncio import unix_events
 
-    _fork_server()  # before a test notes what processes there are
+    _get_ready()
     given = unix_events.subprocess
     unix_events.subprocess = SimpleNamespace(**{**vars(given), "Popen": Popen})  # type: ignore[assignment]
     try:
