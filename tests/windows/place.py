@@ -144,7 +144,7 @@ def _fetch_wheels() -> None:
 def _run(*words: str) -> None:
     done = subprocess.run(
         words,
-        env=environment(),
+        env=environment() if words[0].startswith("wine") else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
