@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).parent / "uv"
 
 NOT_OF_THE_RUNTIME = {"dev", "docs", "host-anthropic", "host-gemini", "host-openai"}
-TOOLS = ["hypothesis", "opentelemetry-sdk", "pytest", "pytest-xdist"]
-"""What the tests need besides; the SDK is of the age of its API."""
+BOUNDED_TOOLS = ("httpx2", "opentelemetry-sdk")
+TOOLS = ["hypothesis", *BOUNDED_TOOLS, "pytest", "pytest-xdist"]
+"""What the tests need besides; of those with bounds the lowest is tried too."""
 
 TESTS = [
     "tests/agents/ledger/test_cron.py",
@@ -78,8 +79,8 @@ def install(python: Path, which: str) -> None:
     tools = [f"{name}=={pins()[name]}" for name in TOOLS]
     options = ["--upgrade"]
     if which == "lowest":
-        tools = [each for each in tools if not each.startswith("opentelemetry")]
-        tools += [each for each in extras["dev"] if each.startswith("opentelemetry")]
+        tools = [each for each in tools if not each.startswith(BOUNDED_TOOLS)]
+        tools += [each for each in extras["dev"] if each.startswith(BOUNDED_TOOLS)]
         options = ["--resolution", "lowest-direct"]
     else:
         tools = TOOLS
