@@ -163,6 +163,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         ("database.sqlite", "base.database.sqlite", "SqliteDatabase"),
         ("database.errors", "base.database.errors", "DatabaseFullError"),
         ("exact_json", "base.exact_json", "loads"),
+        ("files", "base.files", "replacing"),
         ("host", "apps.host", "ConversationOrchestrator"),
         ("host.orchestrator", "apps.host.orchestrator", "ConversationOrchestrator"),
         ("mcp_json", "base.mcp_json", "ServerFile"),

@@ -4,6 +4,8 @@ Locks are those of the system: `flock`, and LockFileEx on Windows. They end with
 has them. No library has all that is needed: filelock and portalocker lock neither a second byte
 of a file, for the turns of SQLite (DB-16), nor, on Windows, beside the data of a file that others
 read, for the audit log; shared locks need pywin32 there.
+
+Applications may import this module.
 """
 
 from __future__ import annotations

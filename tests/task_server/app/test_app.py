@@ -11,7 +11,14 @@ from foundation_rt.apps.task_server.app import create_task_server, default_datab
 from tests.support.public_imports import private_imports
 from tests.task_server.app.servers import memory_server
 
-PUBLIC = ("base.backoff", "base.config.sections", "base.database", "client", "protocol.methods")
+PUBLIC = (
+    "base.backoff",
+    "base.config.sections",
+    "base.database",
+    "base.files",
+    "client",
+    "protocol.methods",
+)
 """Modules, and packages with all of their modules, that are documented as public."""
 
 
