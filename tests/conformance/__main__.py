@@ -53,7 +53,7 @@ def check_server(url: str | None, revisions: list[str]) -> list[suite.Score]:
     if url is None:
         with serve_http(SERVER) as server:
             return check_server(server.url, revisions)
-    return [show(suite.run_server(url, revision)) for revision in revisions]
+    return [run_whole(url, revision, "server") for revision in revisions]
 
 
 def check_gateway(revisions: list[str]) -> list[suite.Score]:
@@ -71,7 +71,7 @@ def check_gateway(revisions: list[str]) -> list[suite.Score]:
                 for upstream in spoken:
                     with serve_gateway(target, env={"MCP_PROTOCOL_VERSION": upstream}) as gateway:
                         print(f"through a gateway that speaks {upstream} over {way}:")
-                        scores.append(show(suite.run_server(gateway.url, revision, "gateway")))
+                        scores.append(run_whole(gateway.url, revision, "gateway"))
     return scores
 
 
@@ -83,6 +83,19 @@ def check_authorization() -> suite.Score:
         serving(Path(folder), provider) as (client, _),
     ):
         return show(suite.run_authorization(client, free_port()))
+
+
+def run_whole(url: str, revision: str, side: str) -> suite.Score:
+    """Run the scenarios for servers, again if checks are missing and nothing was complained of.
+
+    On a busy machine the suite left two out in one of 40 runs; what it had is printed.
+    """
+    for _ in range(suite.ATTEMPTS):
+        score = show(suite.run_server(url, revision, side))
+        if score.is_good or score.complaints:
+            break
+        print(f"  checks are missing: {score.scenarios}", flush=True)
+    return score
 
 
 def show(score: suite.Score) -> suite.Score:
