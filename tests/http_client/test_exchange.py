@@ -10,7 +10,8 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.http_client import exchange
-from foundation_rt.base.http_client.exchange import HttpConnections, HttpResponse
+from foundation_rt.base.http_client.errors import UnsendableError
+from foundation_rt.base.http_client.exchange import HttpConnections, HttpResponse, fetch
 from foundation_rt.base.http_client.network import Network
 
 MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
@@ -132,3 +133,15 @@ def test_the_type_of_a_response_is_compared_without_case_and_parameters(
 ) -> None:
     raw = [] if header is None else [(b"Content-Type", header.encode())]
     assert HttpResponse(200, raw, cast(Any, None)).media_type == kind
+
+
+@pytest.mark.parametrize("token", ["Stra\u00dfe", "a\r\nb: c"])
+async def test_header_that_cannot_be_written_is_refused_and_not_repeated(token: str) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with pytest.raises(UnsendableError) as caught:
+            await fetch(Network(http_is_direct=True), url, 60, 100, {"authorization": token})
+    assert token not in str(caught.value)

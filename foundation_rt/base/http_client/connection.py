@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -119,16 +120,17 @@ class HttpConnection(asyncio.Protocol):
         Raises:
             BrokenOffError: it ends before its end.
         """
-        pieces, size = self.take(), 0
+        pieces: list[bytes] = []
+        size = 0
         while True:
-            size = sum(map(len, pieces))
+            taken = self.take()
+            pieces += taken
+            size += sum(map(len, taken))
             if size > most:
                 return None
-            if self.is_complete and not self._body:
+            if self.is_complete:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            if not self._body:
-                await self._more("the body is incomplete")
-            pieces += self.take()
+            await self._more("the body is incomplete")
 
     def take(self) -> list[bytes]:
         """Return what has come of the body since the last call; read on."""
@@ -210,6 +212,8 @@ class HttpConnection(asyncio.Protocol):
         """
         if not self.is_complete or self.is_last or (descriptor := self.descriptor) is None:
             return False
+        if sys.platform == "win32":  # which has no `poll`, and a `select` without a limit
+            return not select.select([descriptor], (), (), 0)[0]
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return not poll.poll(0)

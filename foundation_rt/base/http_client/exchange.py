@@ -107,7 +107,7 @@ class HttpResponse(Shown):
             PackedError: it is compressed otherwise.
             BrokenOffError: it ends before its end.
         """
-        is_packed = self.is_packed and unpacks and self.headers["content-encoding"] == "gzip"
+        is_packed = unpacks and self._encoding == "gzip"
         if not is_packed:
             self._refuse_packed()
         body = await self._connection.body(most)
@@ -116,7 +116,11 @@ class HttpResponse(Shown):
     @property
     def is_packed(self) -> bool:
         """Return whether the body is compressed, or otherwise encoded."""
-        return self.headers.get("content-encoding", "identity").strip().lower() != "identity"
+        return self._encoding != "identity"
+
+    @property
+    def _encoding(self) -> str:
+        return self.headers.get("content-encoding", "identity").strip().lower()
 
     @property
     def media_type(self) -> str:
@@ -300,7 +304,10 @@ async def fetch(
     place = RequestUrl.of(url)
     named = {"user-agent": f"foundation-rt/{__version__}", "accept-encoding": "identity", **headers}
     raw = [(b"host", place.authority)]
-    raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]
+    try:
+        raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in named.items()]
+    except UnicodeEncodeError:
+        raise UnsendableError("a header cannot be sent") from None
     if body is not None:
         raw.append((b"content-length", b"%d" % len(body)))
     sender = HttpSender(network)

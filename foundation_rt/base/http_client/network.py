@@ -13,6 +13,7 @@ import sys
 from asyncio import StreamReader, StreamReaderProtocol
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from os import environ
@@ -330,7 +331,8 @@ def _keep_alive(peer: socket.socket) -> None:
     for name, value in wanted.items():
         option = getattr(socket, name, None)  # two systems have two names for the first
         if option is not None:
-            peer.setsockopt(socket.IPPROTO_TCP, option, value)
+            with suppress(OSError):  # older systems name it and do not have it: theirs is later
+                peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def addresses_of(

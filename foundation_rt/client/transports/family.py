@@ -117,7 +117,8 @@ if sys.platform == "win32":
                 ):
                     self._job = job
                     return
-                log.warning("a server cannot be guarded: %s", ctypes.WinError())
+                error = ctypes.WinError(ctypes.get_last_error())
+                log.warning("a server cannot be guarded: %s", error)
                 _kernel32.TerminateProcess(process, 1)
                 _kernel32.CloseHandle(job)
             finally:
