@@ -144,8 +144,9 @@ class ScriptedHost:
         return JSONResponse(self.older[request.query_params["before"]])
 
     async def _chat(self, socket: WebSocket) -> None:
-        self.opened.put(dict(socket.query_params))
+        query = dict(socket.query_params)
         if self.refuses or not self.accepts:
+            self.opened.put(query)
             await socket.close(1008)
             return
         await socket.accept()
@@ -163,7 +164,9 @@ class ScriptedHost:
         elif is_known:
             for event in self.events[int(socket.query_params["after"]) :]:
                 await socket.send_json(event)
+        # Who waits for it may cut it at once.
         self._sockets.add(socket)
+        self.opened.put(query)
         with suppress(WebSocketDisconnect):
             while True:
                 frame = await socket.receive_json()

@@ -334,6 +334,7 @@ def test_silence_opens_the_connection_again(
         host.next_opened()
     page.clock.pause_at(page.evaluate("Date.now() / 1000 + 10"))
     host.cut()
+    frames_until(page, page.get_by_text("The connection is lost."))
     say(page, "sent when the connection is there")
     page.clock.run_for(600)
     host.next_opened()
