@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -154,11 +156,38 @@ class Server:
 def sequential(server: Server, calls: int) -> list[float]:
     """Seconds that each of `calls` calls took, one after the other."""
     seconds = []
-    for _ in range(calls):
-        started = time.perf_counter()
-        server.call()
-        seconds.append(time.perf_counter() - started)
+    with _on_one_processor(server.process.pid):
+        for _ in range(calls):
+            started = time.perf_counter()
+            server.call()
+            seconds.append(time.perf_counter() - started)
     return seconds
+
+
+@contextmanager
+def _on_one_processor(pid: int) -> Iterator[None]:
+    """Keep a server and its client on one processor, where the system can.
+
+    Client and server wait for each other, so one is enough. On two, whichever the kernel prefers
+    for a while, every message wakes a processor: the same call took 25 or 54 us, and which servers
+    of a run were the slow ones was chance.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        _keep_on(pid, {min(before)})
+        yield
+    finally:
+        _keep_on(pid, before)
+
+
+def _keep_on(pid: int, processors: set[int]) -> None:
+    os.sched_setaffinity(0, processors)
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), processors)
 
 
 def pipelined(server: Server, calls: int, depth: int = 8) -> float:
