@@ -4,6 +4,8 @@ A command of `foundation-rt` uses 0.1 to 0.6 s of CPU before it does anything, n
 imports, and the tests start some two thousand. Forked, they are what they would be otherwise:
 processes of their own, children of the test, with its pipes, environment, folder and signals.
 
+Nothing forks on Windows: there they are started as ever.
+
 A test of the start, the end, the modules or the command line of a process uses `subprocess`.
 """
 
@@ -52,7 +54,8 @@ class Popen(subprocess.Popen[Any]):
         words = [] if isinstance(args, str | bytes) else [os.fspath(word) for word in args]
         env = dict(os.environ if given["env"] is None else given["env"])
         if (
-            words[:1] != [sys.executable]
+            sys.platform == "win32"
+            or words[:1] != [sys.executable]
             or not (words[1] in ("-m", "-c") or words[1].endswith(".py"))
             or any(given[name] for name in _NOT_TAKEN)
             or (given["umask"], given["process_group"]) != (-1, -1)
@@ -99,7 +102,10 @@ def _get_ready() -> None:
 
 @contextmanager
 def forking() -> Iterator[None]:
-    """Have asyncio start its processes with the `Popen` of this module."""
+    """Have asyncio start its processes with the `Popen` of this module; nothing on Windows."""
+    if sys.platform == "win32":
+        yield
+        return
     from asyncio import unix_events
 
     _get_ready()

@@ -4,25 +4,24 @@
 as a client would, over real descriptors. Three things hold for every test that uses it:
 
 * Every wait is bounded: after `PATIENCE` seconds the test fails, and names what it waited for and
-  what the server wrote to stderr. Nothing sleeps; everything waits in one `poll` for
+  what the server wrote to stderr. Nothing sleeps; everything waits in one place for
   the server's output, its log and the end of its process.
 * Every line that the server writes to its output must be a JSON message, or the test fails.
 * The process is gone when the `with` block is left, however the test ended.
 
-Linux only: the end of a process is waited for by its pidfd.
+On Linux and on Windows: `Ends` is how each waits.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,13 +30,16 @@ import orjson
 
 from tests.support import fork_server
 
+if sys.platform == "win32":
+    from tests.support.windows_ends import Ends, input_pipe, output_pipe
+else:
+    from tests.support.posix_ends import Ends, input_pipe, output_pipe
+
 PATIENCE = 60.0
 """Seconds after which something that should have happened counts as hanging."""
 
 PLUGINS = str(Path(__file__).with_name("plugins"))
 """The folder of what tests add to the runtime by entry points."""
-
-_CHUNK = 262_144
 
 
 class Hanging(AssertionError):
@@ -68,7 +70,7 @@ def run(
         command(*words),
         env=environment(settings),
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=PATIENCE,
         **options,
     )
@@ -100,9 +102,9 @@ class ServerProcess:
         stderr: tuple[int, int | None] | None = None,
         start: type[subprocess.Popen[Any]] = fork_server.Popen,
     ) -> None:
-        theirs_in, self.input = stdin or os.pipe()
-        ours_out = stdout or os.pipe()[::-1]
-        ours_log = stderr or os.pipe()[::-1]
+        theirs_in, self.input = stdin or input_pipe()
+        ours_out = stdout or output_pipe()
+        ours_log = stderr or output_pipe()
         self.output, self.log = ours_out[1], ours_log[1]
         theirs = (theirs_in, ours_out[0], ours_log[0])
         try:
@@ -112,11 +114,7 @@ class ServerProcess:
         finally:
             for descriptor in set(theirs):
                 os.close(descriptor)
-        for ours in (self.input, self.output, self.log):
-            if ours is not None:
-                # Ours alone: the server's end is another open file.
-                os.set_blocking(ours, False)
-        self._pidfd: int | None = os.pidfd_open(self.process.pid)
+        self._ends = Ends(self.process, self._ours())
         self.exit_code: int | None = None
         self.reading = True
         self.messages: list[dict[str, Any]] = []
@@ -137,10 +135,14 @@ class ServerProcess:
         if self.exit_code is None:
             self.process.kill()
             self.process.wait(PATIENCE)
-        ours = {self.input, self.output, self.log, self._pidfd} - {None}
-        self.input = self.output = self.log = self._pidfd = None
-        for descriptor in ours:
-            os.close(descriptor)
+        ours = self._ours()
+        self.input = self.output = self.log = None
+        for end in ours:
+            self._ends.close_end(end)
+        self._ends.close()
+
+    def _ours(self) -> set[int]:
+        return {end for end in (self.input, self.output, self.log) if end is not None}
 
     @property
     def pid(self) -> int:
@@ -157,9 +159,7 @@ class ServerProcess:
     def offer(self, data: bytes) -> int:
         """Send as much of `data` as can be sent without waiting; return the number of bytes."""
         assert self.input is not None
-        with suppress(BlockingIOError):
-            return os.write(self.input, data)
-        return 0
+        return self._ends.write(self.input, data)
 
     def send(self, method: str, params: object = None, **members: object) -> None:
         """Send a notification, or with `id=` a request."""
@@ -185,22 +185,22 @@ class ServerProcess:
     def close_input(self) -> None:
         """Close the server's input."""
         assert self.input is not None
-        descriptor, self.input = self.input, None
-        if descriptor != self.output:
-            os.close(descriptor)
+        end, self.input = self.input, None
+        if end != self.output:
+            self._ends.close_end(end)
 
     def close_output(self) -> None:
         """Close the read end of the server's output."""
         assert self.output is not None
-        descriptor, self.output = self.output, None
-        if descriptor != self.input:
-            os.close(descriptor)
+        end, self.output = self.output, None
+        if end != self.input:
+            self._ends.close_end(end)
 
     def close_log(self) -> None:
         """Close the read end of the server's stderr."""
         assert self.log is not None
-        descriptor, self.log = self.log, None
-        os.close(descriptor)
+        end, self.log = self.log, None
+        self._ends.close_end(end)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server."""
@@ -311,12 +311,10 @@ class ServerProcess:
     def drain_log(self) -> None:
         """Read the log to its end, after the process: no child holds its stderr any more."""
         assert self.log is not None
-        poll = select.poll()
-        poll.register(self.log, select.POLLIN)
         deadline = time.monotonic() + PATIENCE
         while self.log is not None:
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not poll.poll(remaining * 1000):
+            if remaining <= 0 or not self._ends.wait([self.log], None, remaining)[0]:
                 raise Hanging(f"somebody still holds the log\nstderr:\n{self.stderr[-4000:]}")
             self._read_log()
 
@@ -335,24 +333,19 @@ class ServerProcess:
 
     def _serve(self, timeout: float) -> None:
         """Wait for the next event of the process, and handle it."""
-        poll = select.poll()
-        if self.reading and self.output is not None:
-            poll.register(self.output, select.POLLIN)
-        if self.log is not None:
-            poll.register(self.log, select.POLLIN)
-        if self._outgoing and self.input is not None:
-            both = select.POLLIN | select.POLLOUT if self.input == self.output else select.POLLOUT
-            poll.register(self.input, both)
-        assert self._pidfd is not None
-        poll.register(self._pidfd, select.POLLIN)
-        ready = dict(poll.poll(timeout * 1000))
-        if self._outgoing and ready.get(self.input or -1, 0) & ~select.POLLIN:
+        reads = [self.output if self.reading else None, self.log]
+        ready, takes, ended = self._ends.wait(
+            [end for end in reads if end is not None],
+            self.input if self._outgoing else None,
+            timeout,
+        )
+        if takes:
             self._send_some()
-        if self.output in ready and self.reading:
+        if self.output in ready:
             self._read_output()
         if self.log in ready:
             self._read_log()
-        if self._pidfd in ready:
+        if ended:
             self.exit_code = self.process.wait(PATIENCE)
             while self.reading and self._read_output():
                 pass
@@ -362,16 +355,14 @@ class ServerProcess:
     def _send_some(self) -> None:
         assert self.input is not None
         try:
-            sent = os.write(self.input, self._outgoing[:_CHUNK])
-        except BlockingIOError:
-            return
+            sent = self._ends.write(self.input, self._outgoing)
         except BrokenPipeError:
             self._outgoing = b""  # the end of the process will tell
             return
         self._outgoing = self._outgoing[sent:]
 
     def _read_output(self) -> bool:
-        data = _read(self.output)
+        data = b"" if self.output is None else self._ends.read(self.output)
         if data is None:
             self.output = self._ended(self.output, self.input)
         elif data:
@@ -380,28 +371,16 @@ class ServerProcess:
         return bool(data)
 
     def _read_log(self) -> bool:
-        data = _read(self.log)
+        data = b"" if self.log is None else self._ends.read(self.log)
         if data is None:
             self.log = self._ended(self.log, None)
         elif data:
             self._logged += data
         return bool(data)
 
-    def _ended(self, descriptor: int | None, other: int | None) -> None:
-        if descriptor is not None and descriptor != other:
-            os.close(descriptor)
-
-
-def _read(descriptor: int | None) -> bytes | None:
-    """Return the bytes that are there: none, or None at the end of the file."""
-    if descriptor is None:
-        return None
-    try:
-        return os.read(descriptor, _CHUNK) or None
-    except BlockingIOError:
-        return b""
-    except OSError:  # a terminal that was hung up, a socket that was reset
-        return None
+    def _ended(self, end: int | None, other: int | None) -> None:
+        if end is not None and end != other:
+            self._ends.close_end(end)
 
 
 def _message(line: bytes) -> Any:
@@ -459,7 +438,7 @@ def serve(
         words = [*wrapper, *command("serve")]
         if app is not None:
             file = Path(folder, "app.py")
-            file.write_text(app)
+            file.write_text(app, "utf-8")
             words.append(str(file))
         with ServerProcess(words, environment(settings), start=start, **ends) as server:
             if handshake:
