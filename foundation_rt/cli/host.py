@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from functools import partial
@@ -59,7 +58,7 @@ def _start(line: CommandLine) -> int:
 
         if worker_place() is None:
             _refuse_wrong_workers(line)
-            return keep_workers(line.words, workers, passed_on=getattr(signal, "SIGUSR1", None))
+            return keep_workers(line.words, workers)
     return _serve(line)
 
 
@@ -237,7 +236,7 @@ mcp.json, the tools are those of a demo server.""",
 The environment, and the file .env below it: GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY,
 LLM_PROVIDER, LLM_MODEL, LLM_BASE_URL, LLM_TOOL_MODE, MCP_JSON_PATH, LOG_LEVEL, PORT,
 MAX_TOKEN_COUNT, DEFAULT_TOOL_TIMEOUT_MS. Nothing else in .env counts but as ${NAME} in mcp.json.
-Keys in .env are read again on SIGUSR1.
+Keys in .env are read again when it has changed.
 
 examples:
   foundation-rt host

@@ -78,6 +78,7 @@ def test_coordinator_uses_only_what_is_public() -> None:
         "base.backoff",
         "client",
         "base.exact_json",
+        "base.file_changes",
         "base.lazy_names",
         "base.mcp_json",
         "protocol.methods",

@@ -20,7 +20,6 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
     )
     shared = (
         "base.abort",
-        "base.user_signal",
         "protocol.methods",
         "protocol.peer",
         "protocol.revisions",

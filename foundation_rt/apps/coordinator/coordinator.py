@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from attrs import define
 
+from ...base.file_changes import FileWatch
 from ...client import CallResult, InvalidResponseError, MCPError, ToolCallError, ToolSchema
 from ...errors import ErrorCode, UsageError
 from .catalogue import Definition
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.coordinator")
 
-_WATCH_SECONDS = 1.0
 _NOTHING_TO_WAIT_FOR = (ServerState.READY, ServerState.DISABLED)
 
 
@@ -169,11 +169,12 @@ class Coordinator:
             raise UsageError("the coordinator is closed: make another one")
         if self._group is not None:
             return
+        watch = FileWatch(self._watched)
         plans = self._source()
         self._group = ServerGroup(self._settings)
         self._group.start(plans)
         if self._watched:
-            self._watching = asyncio.create_task(self._watch(self._watched))
+            self._watching = asyncio.create_task(self._keep_reading(watch))
 
     async def initialize(self) -> None:
         """Start all servers; wait until all are ready or failed, or `start_wait_ms` (COORD-16).
@@ -452,18 +453,16 @@ class Coordinator:
         """Return an id for a call that has none: unique in this coordinator, and cheap."""
         return f"call-{next(self._numbers)}"
 
-    async def _watch(self, paths: Sequence[Path]) -> None:
+    async def _keep_reading(self, watch: FileWatch) -> None:
         """Reload whenever a file has changed (COORD-44)."""
-        seen = [*map(_stamp, paths)]
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            stamps = [*map(_stamp, paths)]
-            if stamps != seen:
-                seen = stamps
-                try:
-                    await self.reload()
-                except UsageError as error:
-                    log.error("the servers were not read again: %s", error)
+            await watch.changed()
+            try:
+                await self.reload()
+            except UsageError as error:
+                log.error("the servers were not read again: %s", error)
+            else:
+                log.info("the servers were read again")
 
 
 async def _call(
@@ -516,15 +515,6 @@ async def _latest_definition(request: GuardedRequest, tool: ToolSchema) -> ToolS
         return await supervisor.client.get_tool_schema(tool.name, timeout=request.remaining())
     except MCPError:
         return tool
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with a file; None while there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _aborted() -> MCPError:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from ...base.file_changes import Stamp, stamp_of
+
 INTERVAL_SECONDS = 0.25
 QUIET_SECONDS = 0.15
 """Files have to stay the same for so long before the program is restarted."""
@@ -37,8 +39,8 @@ SUFFIXES = (
 )
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "target"})
 
-Stamps = dict[str, tuple[int, int, int]]
-"""By path: what changes with a file."""
+Stamps = dict[str, Stamp]
+"""Of files, by path."""
 
 
 @frozen
@@ -61,7 +63,7 @@ class WatchedFiles:
         for path in chain(map(os.fspath, self.files), _sources(self.folders, self.suffixes)):
             if len(found) >= MAX_FILES:
                 break
-            stamp = _stamp(path)
+            stamp = stamp_of(path)
             if stamp is not None:
                 found[path] = stamp
         return found
@@ -79,14 +81,6 @@ def shown_path(path: str, folder: Path) -> str:
         return os.fspath(Path(path).relative_to(folder))
     except ValueError:
         return path
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 -- a Path for each of thousands
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _sources(folders: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from ...base.logs.python_records import records_written_to
-from ...base.user_signal import calls_on_signal
 from ...features.resources.registry import ResourceDefinition
 from ...server import Server
 from ..coordinator import for_many, shared_logins
@@ -192,8 +191,7 @@ def _add_lifespan(
                 log.warning("at server %r everybody acts as the person who logged in", name)
             upstreams.start()
             try:
-                with calls_on_signal(upstreams.reload):
-                    yield
+                yield
             finally:
                 await relay.parked.close()
                 await subscriptions.close()

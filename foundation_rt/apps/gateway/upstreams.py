@@ -19,7 +19,7 @@ from attrs import define, field
 
 from ...base.abort import call_in_loop
 from ...client import MCPError, ServerRequestRefused
-from ...errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError
+from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
 from ...protocol.methods import NOTIFICATIONS_ELICITATION_COMPLETE, NOTIFICATIONS_TASKS
 from ..coordinator import (
     CircuitOptions,
@@ -124,7 +124,6 @@ class Upstreams:
     _renamed: set[str] = field(factory=set, init=False)
     _changed: set[str] = field(factory=set, init=False)
     _announcing: asyncio.TimerHandle | None = field(default=None, init=False)
-    _reloading: asyncio.Task[None] | None = field(default=None, init=False)
     _starting: asyncio.Task[None] | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _problem: str | None = field(default=None, init=False)
@@ -205,20 +204,6 @@ class Upstreams:
         if before is not None and before.servers != lock.servers and self._loop is not None:
             self._without_guidance.clear()
             self._loop.call_soon(self._lists_changed, KINDS)
-
-    def reload(self) -> None:
-        """Read the servers again, as when their file has changed (COORD-43)."""
-        if self._reloading is None:
-            self._reloading = asyncio.create_task(self._reload())
-
-    async def _reload(self) -> None:
-        try:
-            await self.coordinator.reload()
-            log.info("the servers were read again")
-        except UsageError as error:
-            log.error("the servers were not read again: %s", error)
-        finally:
-            self._reloading = None
 
     async def close(self) -> None:
         """End all sessions with servers, and the servers that are children."""

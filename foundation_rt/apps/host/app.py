@@ -19,8 +19,8 @@ from attrs import define, field
 
 from ... import PageAccess, Server, UsageError
 from ...base.database.errors import DatabaseError
+from ...base.file_changes import FileWatch
 from ...base.logs.python_records import records_written_to
-from ...base.user_signal import calls_on_signal
 from .llm.providers import RULES
 from .orchestrator import (
     ConversationOrchestrator,
@@ -91,12 +91,12 @@ class Host:
     Attributes:
         server: serves it.
         page_access: with which people open the page; None without authentication.
-        on_signal: called for SIGUSR1.
+        keys: a file of keys, and what is done when it has changed (HOST-06).
     """
 
     server: Server
     page_access: PageAccess | None
-    on_signal: Callable[[], object] | None
+    keys: tuple[FileWatch, Callable[[], object]] | None
     _coordinator: Coordinator
     _llm: LLMService
     _sessions: ChatSessions
@@ -106,6 +106,7 @@ class Host:
     _draining_since: float | None
     _initializing: asyncio.Task[None] | None = field(default=None)
     _loading: asyncio.Task[None] | None = field(default=None)
+    _watching: asyncio.Task[None] | None = field(default=None)
 
     def __init__(
         self,
@@ -150,7 +151,8 @@ class Host:
             )
         )
         self._status = HostStatus(coordinator, llm, hint, is_demo, is_for_many(self.server))
-        self._draining_since = self._initializing = self._loading = self.on_signal = None
+        self._draining_since = self._initializing = self._loading = self._watching = None
+        self.keys = None
         self.page_access = (
             None
             if config.http.no_auth
@@ -195,8 +197,7 @@ class Host:
         with records_written_to(server.runtime.logger, _LOGGERS):
             try:
                 await self._start()
-                with calls_on_signal(self._signalled):
-                    yield
+                yield
             finally:
                 await self._close()
 
@@ -224,6 +225,8 @@ class Host:
         else:
             self._initializing = asyncio.create_task(self._initialize())
         self._loading = asyncio.create_task(_load_turns())
+        if self.keys is not None:
+            self._watching = asyncio.create_task(self._keep_reading(*self.keys))
 
     async def _initialize(self) -> None:
         """Get the model ready, which nobody waits for; turns try again themselves."""
@@ -241,7 +244,7 @@ class Host:
         budget = self.server.load_config().server.shutdown_timeout_ms / 1000 * _TURN_SHARE
         if self._draining_since is not None:
             budget -= time.monotonic() - self._draining_since
-        for task in (self._initializing, self._loading):
+        for task in (self._initializing, self._loading, self._watching):
             if task is not None:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -258,9 +261,13 @@ class Host:
             self._draining_since = time.monotonic()
             self._sessions.is_closing = True
 
-    def _signalled(self) -> None:
-        if self.on_signal is not None:
-            self.on_signal()
+    async def _keep_reading(self, watch: FileWatch, read: Callable[[], object]) -> None:
+        while True:
+            await watch.changed()
+            read()
+            self._try_model_again()
+
+    def _try_model_again(self) -> None:
         initializing = self._initializing
         if self._status.model_problem and initializing is not None and initializing.done():
             self._initializing = asyncio.create_task(self._initialize())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ...base.file_changes import FileWatch
 from ...errors import ConfigError, MissingExtraError, UsageError
 from .llm.providers import ANTHROPIC, GEMINI, KEY_VARIABLES, OPENAI
 from .settings import BASE_URL, SECTION
@@ -92,6 +93,7 @@ class HostEnvironment:
         from_file: the variables of `.env` that the environment does not set.
         defaults: the settings of `.env`, by section; everything else wins over them (HOST-05).
         notes: what people are told at the start, as that something in `.env` does not count.
+        watch: notices changes of the file since this was made.
     """
 
     file: Path = Path(ENV_FILE)
@@ -99,10 +101,12 @@ class HostEnvironment:
     from_file: dict[str, str] = field(factory=dict, init=False, repr=False)
     defaults: dict[str, dict[str, str | int]] = field(factory=dict, init=False, repr=False)
     notes: list[str] = field(factory=list, init=False)
+    watch: FileWatch = field(init=False)
     _given: frozenset[str] = field(init=False, repr=False)
     _aliases: dict[str, str] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.watch = FileWatch([self.file])
         self._given = frozenset(name for name, value in self.variables.items() if value)
 
     def load(self) -> list[str]:

@@ -33,7 +33,7 @@ SERVERS = """\
 """
 
 ENVIRONMENT = """\
-# Copy this file to .env, which is read below the environment. Keys are read again on SIGUSR1.
+# Copy this file to .env, which is read below the environment. Changed keys are read again.
 # One key is enough. Without any, tools are called as commands.
 GEMINI_API_KEY=
 ANTHROPIC_API_KEY=
@@ -58,7 +58,6 @@ _COMPOSE = """\
 # The host with its chats in PostgreSQL, and an example server over HTTP. Needs Compose 2.23.1.
 # The host reads .env in this folder (see .env.example). Start it with: docker compose up
 # The URL of the page stands in the log: docker compose logs host
-# After a key in .env was replaced: docker compose kill -s SIGUSR1 host
 services:
   host:
     image: python:3.13-slim

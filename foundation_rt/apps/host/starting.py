@@ -323,7 +323,8 @@ class HostParts:
             is_demo=self.servers.is_demo,
             endpoint=add_gateway is not None,
         )
-        host.on_signal = partial(_rotate, self.environment, self.llm, self.provider)
+        read = partial(_rotate, self.environment, self.llm, self.provider)
+        host.keys = self.environment.watch, read
         return host
 
 

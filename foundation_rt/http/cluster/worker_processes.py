@@ -83,7 +83,7 @@ def report_serving() -> None:
         os.write(0, b"\0")
 
 
-def keep_workers(arguments: Sequence[str], count: int, *, passed_on: int | None = None) -> int:
+def keep_workers(arguments: Sequence[str], count: int) -> int:
     """Run `count` processes of `foundation-rt` with `arguments` until a signal comes.
 
     A worker that ends is replaced, after a pause that grows if it keeps ending soon.
@@ -91,7 +91,6 @@ def keep_workers(arguments: Sequence[str], count: int, *, passed_on: int | None 
     Args:
         arguments: of each.
         count: of them.
-        passed_on: a signal that every worker gets, as soon as it serves (HTTP-52).
 
     Returns:
         143 after SIGTERM, 130 after SIGINT, 129 after SIGHUP, 1 when no worker ever served.
@@ -107,7 +106,7 @@ def keep_workers(arguments: Sequence[str], count: int, *, passed_on: int | None 
     # -P: the working directory, which others may have written, is no place of modules (CLI-80).
     command = [sys.executable, "-P", "-m", "foundation_rt", *arguments]
     with TemporaryDirectory(prefix="foundation-rt-", ignore_cleanup_errors=True) as folder:
-        return _Supervisor(command, folder, passed_on).run(count)
+        return _Supervisor(command, folder).run(count)
 
 
 @define(eq=False, repr=False)
@@ -136,7 +135,6 @@ class _WorkerSlot:
         process: the worker; None while there is none.
         channel: the supervisor's end of the worker's standard input.
         reported: whether the worker has written there, or closed its end.
-        owed: whether it gets the signal that is passed on, when it serves.
         since: when it was started, in monotonic seconds.
         due: when the next one is to be started, in monotonic seconds.
     """
@@ -146,7 +144,6 @@ class _WorkerSlot:
     process: subprocess.Popen[bytes] | None = None
     channel: socket.socket | None = None
     reported: bool = False
-    owed: bool = False
     since: float = 0.0
     due: float = 0.0
 
@@ -157,7 +154,6 @@ class _Supervisor:
 
     _command: list[str]
     _folder: str
-    _passed_on: int | None = None
     _key: str = field(factory=lambda: secrets.token_hex(32), init=False)
     _group: str = field(factory=lambda: secrets.token_hex(6), init=False)
     _slots: list[_WorkerSlot] = field(factory=list, init=False)
@@ -167,7 +163,7 @@ class _Supervisor:
     def run(self, count: int) -> int:
         """Keep `count` workers until a signal comes, or all have failed to serve."""
         self._slots = [_WorkerSlot(number) for number in range(count)]
-        with _waking() as wake, handling_signals(self._on_signal), self._passing_on():
+        with _waking() as wake, handling_signals(self._on_signal):
             for slot in self._slots:
                 self._start(slot)
             while self._running() or (self._has_served and self._signal is None):
@@ -180,7 +176,7 @@ class _Supervisor:
         return [slot for slot in self._slots if slot.process is not None]
 
     def _start(self, slot: _WorkerSlot) -> None:
-        slot.reported = slot.owed = False
+        slot.reported = False
         place = WorkerPlace(self._key, self._group, slot.number, self._folder)
         environment = {**os.environ, WORKER_VARIABLE: str(place)}
         ours, theirs = socket.socketpair()
@@ -222,8 +218,6 @@ class _Supervisor:
         with suppress(OSError):
             if slot.channel.recv(1):
                 self._has_served = True
-                if slot.owed:
-                    self._pass_on(slot)
 
     def _reap(self) -> None:
         """Note which workers have ended."""
@@ -247,28 +241,6 @@ class _Supervisor:
         for slot in self._slots:
             if slot.process is None and slot.due <= now and self._signal is None:
                 self._start(slot)
-
-    @contextmanager
-    def _passing_on(self) -> Iterator[None]:
-        if self._passed_on is None:
-            yield
-            return
-        previous = signal.signal(self._passed_on, self._on_passed_signal)
-        try:
-            yield
-        finally:
-            signal.signal(self._passed_on, previous)
-
-    def _on_passed_signal(self, number: int, frame: FrameType | None) -> None:
-        for slot in self._running():
-            if slot.reported:
-                self._pass_on(slot)
-            else:
-                slot.owed = True  # it handles no signals yet: this one would end it
-
-    def _pass_on(self, slot: _WorkerSlot) -> None:
-        assert slot.process is not None and self._passed_on is not None
-        slot.process.send_signal(self._passed_on)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number

@@ -295,11 +295,11 @@ async def test_model_that_cannot_be_used_is_said() -> None:
             if hint is not None:
                 break
         assert "several models" in hint
-        one.host._signalled()  # the keys were read again, and still it cannot be used
+        one.host._try_model_again()  # the keys were read again, and still it cannot be used
         await asyncio.sleep(0)
         assert orjson.loads((await one.request("GET", "/api/status"))[2])["hint"] == hint
         _initialize_as(one.host, FineModel)
-        one.host._signalled()
+        one.host._try_model_again()
         while hint is not None:
             hint = orjson.loads((await one.request("GET", "/api/status"))[2])["hint"]
 
