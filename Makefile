@@ -23,7 +23,7 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance windows simulate fuzz lint bench bench-peers bench-engines trace clean
+.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance windows simulate soak fuzz lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
@@ -100,6 +100,10 @@ windows: $(INSTALLED)
 simulate: $(INSTALLED)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0) \
 		$(if $(SEED),--seed $(SEED)) $(if $(REQUESTS),--requests $(REQUESTS))
+
+# MINUTES=n [SEED=m]: so long mixed load on every server, and whether anything grows or is left.
+soak: $(INSTALLED)
+	$(BIN)/python -m tests.soak $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 # INPUTS=n [SEED=m]: so many hostile texts and results, shown in a browser by the modules of the pages.
 fuzz: $(INSTALLED)
