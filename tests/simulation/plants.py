@@ -38,7 +38,7 @@ from foundation_rt.agents.ledger.types import (
 )
 from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
 from foundation_rt.agents.messages import OutcomeWrite
-from foundation_rt.agents.stores import memory
+from foundation_rt.agents.stores import agent_queue
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter, MemoryLedger
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
@@ -349,23 +349,22 @@ def delayed_request_forgotten(patch: Patch) -> None:
 
 def urgent_request_beside_another(patch: Patch) -> None:
     """Claim a request of a high priority while another process executes one of a lower."""
-    patch.setattr(memory, "executed_elsewhere_until", lambda *arguments: None)
+    patch.setattr(agent_queue, "executed_elsewhere_until", lambda *arguments: None)
 
 
 def lapsed_claim_taken_before_a_live_one(patch: Patch) -> None:
     """Take over a lapsed claim although its owner has a live one behind it."""
 
-    def take_over(self: Any, lapsed: RequestRecord, owner: str, now_ms: int) -> None:
-        for level in self.ledger.waiting[lapsed.target_agent_id].values():
-            dead = (each for each in level.values() if (each.lease_until_ms or 0) <= now_ms)
-            rules.give_back_lapsed(list(dead), owner, now_ms)
+    def take_over(queue: Any, lapsed: RequestRecord, owner: str, now_ms: int) -> None:
+        dead = [each for each in queue.claimable() if (each.lease_until_ms or 0) <= now_ms]
+        rules.give_back_lapsed(dead, owner, now_ms)
 
-    patch.setattr(InMemoryAACPPersistenceAdapter, "_take_over", take_over)
+    patch.setattr(agent_queue, "_take_over", take_over)
 
 
 def lapsed_claims_left_to_their_owner(patch: Patch) -> None:
     """Take over the first lapsed claim of a queue, and fence none of the others."""
-    patch.setattr(memory, "give_back_lapsed", lambda *arguments: [])
+    patch.setattr(agent_queue, "give_back_lapsed", lambda *arguments: [])
 
 
 def entered_request_passed_over(patch: Patch) -> None:

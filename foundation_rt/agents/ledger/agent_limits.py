@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -78,6 +78,14 @@ def read_limits(agent_id: str, workers: object, rate: object) -> AgentLimits:
             f" hour, as in '10/s', '100/min' or '5000/h', not {rate!r:.100}"
         )
     return AgentLimits(workers, int(found[1]), _WINDOWS_MS[found[2]])
+
+
+def replaced(
+    limits: Mapping[str, AgentLimits], known: Mapping[str, AgentLimits]
+) -> dict[str, AgentLimits]:
+    """Return the limits that agents have had, of those that get others."""
+    before = {each: known.get(each, NO_LIMITS) for each in limits}
+    return {each: its for each, its in before.items() if its != limits[each]}
 
 
 @define

@@ -560,7 +560,8 @@ class Completed(_Value):
     """The result of a `ClaimCompletion`.
 
     Attributes:
-        record: as it is now; None when the outcome was refused because the claim was lost.
+        record: as it is now, maybe without its payload; None when the outcome was refused because
+            the claim was lost.
         response: the message to send now, if any.
         failure: the exception of `ClaimCompletion.in_transaction`; the claim is still held.
         waits: something may wait in the queue of its agent, of which nobody else tells.

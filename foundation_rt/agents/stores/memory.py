@@ -24,14 +24,11 @@ from ..ledger.administration import (
     outline,
     summaries,
 )
-from ..ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent
+from ..ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent, replaced
 from ..ledger.rules import (
     PURGE_BATCH,
-    claim_from,
     copy_of_message,
     copy_of_request,
-    executed_elsewhere_until,
-    give_back_lapsed,
     make_void,
     retry,
 )
@@ -69,6 +66,7 @@ from ..ledger.types import (
 )
 from ..ledger.unit_of_work import UnitOfWork, snapshot
 from ..persistence import RetryDecision
+from .agent_queue import claim_for
 from .derived_operations import DerivedOperations, WithoutSubmissions
 from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
 
@@ -294,6 +292,26 @@ def _performing(operation: Callable[Concatenate[MemoryLedger, P], T]) -> Method[
 
 
 @define(eq=False, repr=False)
+class _Queue:
+    """See `AgentQueue`; the levels are those of `MemoryLedger.waiting`."""
+
+    agent_id: str
+    levels: Mapping[int, Mapping[str, RequestRecord]]
+
+    def level(self, priority: int, *, whole: bool = False) -> Iterable[RequestRecord]:
+        """See `AgentQueue`."""
+        return self.levels.get(priority, {}).values()
+
+    def claimable(self, *asked: object) -> Iterator[RequestRecord]:
+        """See `AgentQueue`; all of them are returned."""
+        ranks = sorted(self.levels, reverse=True)
+        return chain.from_iterable(self.levels[rank].values() for rank in ranks)
+
+    def give_back(self, lapsed: Sequence[RequestRecord]) -> None:
+        """See `AgentQueue`: the records are those of the ledger."""
+
+
+@define(eq=False, repr=False)
 class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown):
     """Keeps everything in dictionaries.
 
@@ -361,17 +379,12 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
             agent_id: most
             for agent_id, most in claiming.wanted.items()
             if agent_id not in self.ledger.limited
-            and all(record.request_id in new for record in self._queue(agent_id))
+            and all(record.request_id in new for record in self._queue(agent_id).claimable())
         }
         until_ms = claiming.lease_until_ms
         for claim in (await self.claim(free, claiming.owner, now_ms, until_ms, free)).claims:
             new[claim.request_id].claim = claim
         return appended
-
-    def _queue(self, agent_id: str) -> Iterator[RequestRecord]:
-        """Return the queue of an agent, without its order of priorities."""
-        levels = self.ledger.waiting.get(agent_id, {})
-        return chain.from_iterable(level.values() for level in levels.values())
 
     async def claim(
         self,
@@ -382,59 +395,17 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        claimed = Claimed([])
+        claimed, time_ms = Claimed([]), self._time_ms(now_ms)
         for agent_id, most in wanted.items():
-            levels = self.ledger.waiting.get(agent_id, {})
-            ranks = sorted(levels, reverse=True)
-            limited = self.ledger.limited.get(agent_id)
-            if limited is not None:
-                most = self._admit(limited, levels, most, owner, now_ms, lease_until_ms, claimed)
-                if not most:
-                    continue
-            leases = [
-                executed_elsewhere_until(levels[rank].values(), owner, now_ms) for rank in ranks[1:]
-            ]
-            if any(leases):
-                claimed.again_at_ms[agent_id] = min(filter(None, leases))
-                continue
-            taken = claim_from(
-                chain.from_iterable(levels[rank].values() for rank in ranks),
-                most,
-                owner,
-                now_ms,
-                lease_until_ms,
-                agent_id in idle or limited is not None,
-                claimed,
-                lambda lapsed: self._take_over(lapsed, owner, now_ms),
+            limited, is_idle = self.ledger.limited.get(agent_id), agent_id in idle
+            queue = self._queue(agent_id)
+            claim_for(
+                queue, limited, most, owner, now_ms, time_ms, lease_until_ms, is_idle, claimed
             )
-            if limited is not None:
-                limited.note_starts(len(taken), self._time_ms(now_ms))
         return claimed
 
-    def _admit(
-        self,
-        limited: LimitedAgent,
-        levels: Mapping[int, Mapping[str, RequestRecord]],
-        most: int,
-        owner: str,
-        now_ms: int,
-        lease_until_ms: int,
-        claimed: Claimed,
-    ) -> int:
-        """Claim for an agent whose order does not matter; return how many else may be claimed."""
-        head: list[RequestRecord] = []
-        for rank in sorted(levels, reverse=True):
-            live = (each for each in levels[rank].values() if each.expires_at_ms > now_ms)
-            head += islice(live, limited.read_ahead)
-        admitted = limited.admit(head, most, owner, now_ms, self._time_ms(now_ms))
-        if head and admitted.again_at_ms is not None:
-            claimed.again_at_ms[head[0].target_agent_id] = admitted.again_at_ms
-        if admitted.requests is None:
-            return admitted.most
-        for record in admitted.requests:
-            claimed.claims.append(limited.claim(record, owner, lease_until_ms))
-        limited.note_starts(admitted.most, self._time_ms(now_ms))
-        return 0
+    def _queue(self, agent_id: str) -> _Queue:
+        return _Queue(agent_id, self.ledger.waiting.get(agent_id, {}))
 
     def _time_ms(self, now_ms: int) -> int:
         """Return the time of the ledger; nobody else goes by it."""
@@ -443,8 +414,7 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
     async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
         """See `AACPPersistenceAdapter`."""
         limited = self.ledger.limited
-        known = {each: limited[each].limits if each in limited else NO_LIMITS for each in limits}
-        before = {each: known[each] for each in limits if known[each] != limits[each]}
+        before = replaced(limits, {each: its.limits for each, its in limited.items()})
         for agent_id in before:
             if limits[agent_id] == NO_LIMITS:
                 del limited[agent_id]
@@ -453,15 +423,6 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
             else:
                 limited[agent_id] = LimitedAgent(limits[agent_id])
         return before
-
-    def _take_over(self, lapsed: RequestRecord, owner: str, now_ms: int) -> int | None:
-        levels = self.ledger.waiting[lapsed.target_agent_id]
-        beside = levels[lapsed.priority].values()
-        until_ms = executed_elsewhere_until(beside, owner, now_ms)
-        if until_ms is None:
-            for level in levels.values():
-                give_back_lapsed(level.values(), owner, now_ms)
-        return until_ms
 
     async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
         """See `AACPPersistenceAdapter`."""
@@ -491,7 +452,7 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         completed = [self.ledger.complete(completion, now_ms) for completion in completions]
         for each in completed:
             if each.record is not None:
-                queue = self._queue(each.record.target_agent_id)
+                queue = self._queue(each.record.target_agent_id).claimable()
                 each.waits = any(record.state is RequestState.RECEIVED for record in queue)
         return completed
 
@@ -512,12 +473,8 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     async def measure_queues(self, agent_ids: Sequence[str]) -> list[AgentSummary]:
         """See `AACPPersistenceAdapter`."""
-        queues = (self.ledger.waiting.get(agent_id, {}) for agent_id in set(agent_ids))
-        by_priority = (
-            chain.from_iterable(levels[each].values() for each in sorted(levels)[::-1])
-            for levels in queues
-        )
-        return _summaries(chain.from_iterable(islice(queue, MAX_MEASURED) for queue in by_priority))
+        queues = (self._queue(agent_id).claimable() for agent_id in set(agent_ids))
+        return _summaries(chain.from_iterable(islice(queue, MAX_MEASURED) for queue in queues))
 
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""

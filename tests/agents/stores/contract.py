@@ -387,6 +387,11 @@ class Ledger:
         return claims
 
 
+def without_payload(record: RequestRecord) -> RequestRecord:
+    """Return a record as an answer about its outcome has it."""
+    return evolve(record, payload=b"")
+
+
 def sequences(appended: Sequence[Appended]) -> list[int]:
     return [each.seq for each in appended]
 
@@ -610,8 +615,9 @@ class StoreContract:
     def test_finished_request_is_returned_when_it_is_made_again(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
-        [done] = ledger.complete(completion(claim))
-        assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.DUPLICATE, 1, done.record)]
+        ledger.complete(completion(claim))
+        finished = ledger.request("r1")
+        assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.DUPLICATE, 1, finished)]
 
     def test_records_keep_every_value(self, ledger: Ledger) -> None:
         payload = orjson.dumps({"text": "ä\u0000\U0001f600'\"", "big": 2**63})
@@ -1441,8 +1447,8 @@ class StoreContract:
         ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
-        assert done.record == ledger.request("r1")
         assert done.record is not None
+        assert without_payload(done.record) == without_payload(ledger.request("r1"))
         assert (done.record.state, done.record.result) == (RequestState.COMPLETED, b'"done"')
         assert done.record.finished_at_ms == NOW + 4
         assert (done.record.owner, done.record.lease_until_ms) == (None, None)
@@ -1489,8 +1495,9 @@ class StoreContract:
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
         again = ledger.complete(ended, ended, now=NOW + 9)
+        assert done.record is not None
         assert [(each.record, each.response) for each in again] == [(done.record, None)] * 2
-        assert ledger.request("r1") == done.record
+        assert without_payload(ledger.request("r1")) == without_payload(done.record)
         assert ledger.last_seq("b", "far") == 1
         assert len(ledger.messages(Outcome.UNKNOWN)) == 1
 
@@ -2295,7 +2302,8 @@ class SharedStoreContract(DurableStoreContract):
         assert ledger.renew(("r1", 1), until=NOW + 9 * LEASE) == [False]
         assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
         [done] = other.complete(completion(late))
-        assert ledger.request("r1") == done.record
+        assert done.record is not None
+        assert without_payload(ledger.request("r1")) == without_payload(done.record)
 
     @pytest.mark.rule("AACP-10", "AACP-22")
     def test_two_adapters_work_concurrently(self, make: MakeAdapter) -> None:

@@ -101,7 +101,7 @@ def opened(path: Path) -> Ledger:
 
 def inside(ledger: Ledger, operation: Callable[[sqlite3.Connection], Any]) -> Any:
     """Return the result of `operation` in the adapter's thread, on its connection."""
-    return ledger.run(ledger.adapter._perform(operation))
+    return ledger.run(ledger.adapter._perform(ledger.adapter._database.write, operation))
 
 
 def query(ledger: Ledger, sql: str) -> Any:
@@ -610,7 +610,7 @@ def test_operation_before_open_raises(path: Path) -> None:
 def test_operation_of_a_cancelled_caller_is_done(path: Path) -> None:
     async def main(store: Any) -> None:
         pause = Pause()
-        held = asyncio.ensure_future(store._perform(pause))
+        held = asyncio.ensure_future(store._database.write(pause))
         left = asyncio.ensure_future(store.append([outgoing("r1")], NOW))
         await asyncio.to_thread(pause.begun.wait, PATIENCE)
         left.cancel()
@@ -645,7 +645,7 @@ def test_answer_to_a_closed_loop_is_dropped(path: Path) -> None:
         runner.run(store.open())
 
         async def ask() -> None:
-            asyncio.ensure_future(store._perform(pause))  # noqa: RUF006 - nobody waits for it
+            asyncio.ensure_future(store._database.write(pause))  # noqa: RUF006 - nobody waits for it
             await asyncio.to_thread(pause.begun.wait, PATIENCE)
 
         runner.run(ask())

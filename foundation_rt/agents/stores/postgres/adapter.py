@@ -27,7 +27,7 @@ from ....base.logs.logger import StructuredLogger
 from ....base.shown import Shown
 from ....errors import UsageError
 from ...ledger.administration import AgentSummary, summaries
-from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
+from ...ledger.agent_limits import Admitted, AgentLimits, LimitedAgent, replaced
 from ...ledger.rules import PURGE_BATCH, retry
 from ...ledger.schedules import Advance, EnteredRuns
 from ...ledger.submissions import SubmittedRequest, TakenSubmissions
@@ -506,8 +506,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         async def work(transaction: Transaction) -> dict[str, AgentLimits]:
             [rows] = await transaction.ask(statements.limits_of(sorted(limits)))
             known = {agent_id: AgentLimits(*columns) for agent_id, *columns in rows}
-            before = {each: known.get(each, NO_LIMITS) for each in limits}
-            before = {each: its for each, its in before.items() if its != limits[each]}
+            before = replaced(limits, known)
             changes = {each: limits[each] for each in before}
             await transaction.commit(*([statements.set_limits(changes)] if changes else ()))
             return before

@@ -35,6 +35,8 @@ from .arrays import Array, BatchTable, flags, numbers, texts
 from .queue_floors import Level
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
+_OUTLINE = _REQUEST.replace("payload", "''::bytea AS payload")
+"""Of a request that is only put into its queue or gets its outcome the payload is not read."""
 _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 
 # -- links and queues -----------------------------------------------------------------------------
@@ -141,13 +143,12 @@ SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND state 
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
 _LOCK_CLAIMS = f"""
-SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
+SELECT {_OUTLINE} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
 _HELD = BatchTable("given", "source_agent_id, target_agent_id, up_to")
-# A held request is only put into its queue, so its payload is not read.
 _LOCK_HELD = f"""
-SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
+SELECT {_OUTLINE} FROM {{schema}}.request
 JOIN {_HELD} USING (source_agent_id, target_agent_id)
 WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
@@ -214,7 +215,7 @@ def lock_sent(request_ids: Iterable[str]) -> Query:
 
 
 def lock_claims(request_ids: Iterable[str]) -> Query:
-    """Lock the requests that were ever claimed."""
+    """Lock the requests that were ever claimed; they come without payloads."""
     return _LOCK_CLAIMS, [texts(request_ids)]
 
 
@@ -272,8 +273,6 @@ _TOP = """GREATEST(cardinality(a.floors::bigint[]) - 1, (
     ORDER BY priority DESC LIMIT 1
 ))"""
 
-
-_OUTLINE = _REQUEST.replace("payload", "''::bytea AS payload")
 
 _HEAD = """request_id, epoch, priority, position, state, lease_until_ms, not_before_ms,
             expires_at_ms"""
@@ -466,9 +465,8 @@ SELECT DISTINCT target_agent_id FROM (
     WHERE delayed AND not_before_ms <= %b::bigint ORDER BY not_before_ms LIMIT %b::bigint
 ) AS due
 """
-# A request that is only put into its queue is read without its payload.
 _LOCK_DELAYED = f"""
-SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
+SELECT {_OUTLINE} FROM {{schema}}.request
 WHERE delayed AND not_before_ms <= %b::bigint AND target_agent_id = ANY (%b)
 ORDER BY not_before_ms, request_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from functools import wraps
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from attrs import define, field
@@ -34,7 +34,7 @@ def _changing(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Met
     async def method(
         adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
-        return await adapter._perform(operation, *arguments, **named)
+        return await adapter._perform(adapter._database.write, operation, *arguments, **named)
 
     return method
 
@@ -46,7 +46,8 @@ def _entering(operation: Callable[Concatenate[sqlite3.Connection, int, P], T]) -
     async def method(
         adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
-        return await adapter._perform(operation, adapter.incarnation, *arguments, **named)
+        write, incarnation = adapter._database.write, adapter.incarnation
+        return await adapter._perform(write, operation, incarnation, *arguments, **named)
 
     return method
 
@@ -58,7 +59,7 @@ def _asking(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Metho
     async def method(
         adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
-        return await adapter._look(operation, *arguments, **named)
+        return await adapter._perform(adapter._database.read, operation, *arguments, **named)
 
     return method
 
@@ -134,29 +135,14 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     async def _perform(
         self,
+        access: Callable[[Callable[[sqlite3.Connection], T]], Awaitable[T]],
         operation: Callable[Concatenate[sqlite3.Connection, P], T],
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Run `operation(connection, *arguments)` in the thread."""
+        """Run `operation(connection, *arguments)` in the thread; `access` reads or writes."""
         try:
-            return await self._database.write(
-                lambda connection: operation(connection, *arguments, **named)
-            )
-        except DatabaseError as error:
-            raise StoreError(str(error)) from error
-
-    async def _look(
-        self,
-        operation: Callable[Concatenate[sqlite3.Connection, P], T],
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
-        """Do the same with an operation that changes nothing."""
-        try:
-            return await self._database.read(
-                lambda connection: operation(connection, *arguments, **named)
-            )
+            return await access(lambda connection: operation(connection, *arguments, **named))
         except DatabaseError as error:
             raise StoreError(str(error)) from error
 
@@ -171,12 +157,8 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     async def read_time(self) -> int:
         """See `AACPPersistenceAdapter`: a time that goes on whatever the wall clock does."""
-        try:
-            return await self._database.read(
-                lambda connection: read_clock(connection, self._clocks), quick=True
-            )
-        except DatabaseError as error:
-            raise StoreError(str(error)) from error
+        read = partial(self._database.read, quick=True)
+        return await self._perform(read, read_clock, self._clocks)
 
     def renewer(self) -> LeaseRenewer:
         """See `AACPPersistenceAdapter`: operations may be asked for in any event loop."""
@@ -193,9 +175,8 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(
-            claiming.claim, wanted, owner, now_ms, lease_until_ms, idle, clocks=self._clocks
-        )
+        write, claim = self._database.write, partial(claiming.claim, clocks=self._clocks)
+        return await self._perform(write, claim, wanted, owner, now_ms, lease_until_ms, idle)
 
     append = _entering(messaging.append)
     receive = _entering(messaging.receive)

@@ -7,24 +7,26 @@ thousand claims under way would have them all read for every new one.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from attrs import astuple
+from attrs import astuple, define
 
-from ...ledger.agent_limits import NO_LIMITS, Admitted, AgentLimits, LimitedAgent
-from ...ledger.request_options import MAX_PRIORITY
-from ...ledger.rules import (
-    claim_from,
-    executed_elsewhere_until,
-    give_back_lapsed,
-)
+from ...ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent, replaced
 from ...ledger.types import ClaimCompletion, Claimed, Completed, Queued, Release, RequestRecord
+from ...ledger.unit_of_work import UnitOfWork
 from .. import records
+from ..agent_queue import claim_for
 from .ledger_clock import MachineClocks, read_clock
-from .working_set import IS_QUEUED, REQUEST, flush, ids_of, load, read_links
-
-_WITHOUT_PAYLOAD = REQUEST.replace("payload", "x''")
+from .working_set import (
+    IS_QUEUED,
+    OUTLINE,
+    REQUEST,
+    flush,
+    ids_of,
+    load,
+    read_links,
+    read_requests,
+)
 
 _FEW = 16
 """Up to so many queues are looked into one by one, which costs 13 us for each."""
@@ -61,54 +63,52 @@ def claim(
         queued = {agent_id for (agent_id,) in connection.execute(_WITH_A_QUEUE)}
         wanted = {agent_id: most for agent_id, most in wanted.items() if agent_id in queued}
     for agent_id, most in wanted.items():
-        limited = all_limited.get(agent_id)
-        if limited is not None:
-            admitted = _admit(connection, agent_id, limited, most, owner, now_ms, time_ms)
-            if admitted.again_at_ms is not None:
-                claimed.again_at_ms[agent_id] = admitted.again_at_ms
-            if admitted.requests is not None:
-                for record in admitted.requests:
-                    write_claims(connection, [record], owner, lease_until_ms, begins=True)
-                    claimed.claims.append(limited.claim(record, owner, lease_until_ms))
-                _note_starts(connection, agent_id, limited, admitted.most, time_ms)
-                continue
-            most = admitted.most
-            if not most:
-                continue
-        # `claimability` passes over the requests that are left out here: see the module's head.
-        rows = connection.execute(
+        limited, queue = all_limited.get(agent_id), _Queue(connection, agent_id)
+        is_idle = agent_id in idle
+        taken = claim_for(
+            queue, limited, most, owner, now_ms, time_ms, lease_until_ms, is_idle, claimed
+        )
+        write_claims(connection, taken)
+        if taken and limited is not None and limited.limits.starts:
+            connection.execute(
+                "UPDATE agents SET started = ? WHERE agent_id = ?", (limited.written(), agent_id)
+            )
+    return claimed
+
+
+@define(eq=False, repr=False)
+class _Queue:
+    """See `AgentQueue`."""
+
+    connection: sqlite3.Connection
+    agent_id: str
+
+    def level(self, priority: int, *, whole: bool = False) -> Iterator[RequestRecord]:
+        """See `AgentQueue`."""
+        rows = self.connection.execute(
+            f"SELECT {REQUEST if whole else OUTLINE} FROM requests"
+            f" WHERE {IS_QUEUED} AND target_agent_id = ? AND priority = ? ORDER BY position",
+            (self.agent_id, priority),
+        )
+        return map(records.request_of, rows)
+
+    def claimable(self, owner: str, now_ms: int, most: int) -> Iterator[RequestRecord]:
+        """See `AgentQueue`; what is claimed by this owner is left out: see the module's head."""
+        rows = self.connection.execute(
             f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
             " AND expires_at_ms > ?"
             " AND NOT (state = 'CLAIMED' AND owner = ?)"
             " ORDER BY priority DESC, position LIMIT ?",
-            (agent_id, now_ms, owner, most),
+            (self.agent_id, now_ms, owner, most),
         )
-        begins = agent_id in idle or limited is not None
-        queue = map(records.request_of, rows)
-        first = next(queue, None)
-        if first is None:
-            continue
-        until_ms = _executed_elsewhere_until(connection, first, owner, now_ms)
-        if until_ms is not None:
-            rows.close()
-            claimed.again_at_ms[agent_id] = until_ms
-            continue
-        taken = claim_from(
-            chain([first], queue),
-            most,
-            owner,
-            now_ms,
-            lease_until_ms,
-            begins,
-            claimed,
-            lambda lapsed: _take_over(connection, lapsed, owner, now_ms),
+        return map(records.request_of, rows)
+
+    def give_back(self, lapsed: Sequence[RequestRecord]) -> None:
+        """See `AgentQueue`."""
+        self.connection.execute(
+            f"{_RELEASE} WHERE request_id IN (SELECT value FROM json_each(?))",
+            (ids_of(record.request_id for record in lapsed),),
         )
-        rows.close()
-        if taken:
-            write_claims(connection, taken, owner, lease_until_ms, begins=begins)
-            if limited is not None:
-                _note_starts(connection, agent_id, limited, len(taken), time_ms)
-    return claimed
 
 
 def free_agents(connection: sqlite3.Connection, agents: Collection[str]) -> list[str]:
@@ -122,28 +122,15 @@ def free_agents(connection: sqlite3.Connection, agents: Collection[str]) -> list
     ]
 
 
-def write_claims(
-    connection: sqlite3.Connection,
-    taken: Sequence[RequestRecord],
-    owner: str,
-    lease_until_ms: int,
-    *,
-    begins: bool,
-) -> None:
-    """Write claims of one agent; `begins`: the execution of the first one does."""
-    if not taken:
-        return
-    connection.execute(
-        "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
-        " executions = executions + (request_id IS ?),"
-        " lease_until_ms = ?, not_before_ms = NULL"
-        " WHERE request_id IN (SELECT value FROM json_each(?))",
-        (
-            owner,
-            taken[0].request_id if begins else None,
-            lease_until_ms,
-            ids_of(record.request_id for record in taken),
-        ),
+def write_claims(connection: sqlite3.Connection, taken: Iterable[RequestRecord]) -> None:
+    """Write claims that were made."""
+    connection.executemany(
+        "UPDATE requests SET state = 'CLAIMED', epoch = ?, executions = ?, owner = ?,"
+        " lease_until_ms = ?, not_before_ms = NULL WHERE request_id = ?",
+        [
+            (each.epoch, each.executions, each.owner, each.lease_until_ms, each.request_id)
+            for each in taken
+        ],
     )
 
 
@@ -152,43 +139,12 @@ def _limited_agents(connection: sqlite3.Connection) -> dict[str, LimitedAgent]:
     return {agent_id: LimitedAgent.of(*columns) for agent_id, *columns in rows}
 
 
-def _admit(
-    connection: sqlite3.Connection,
-    agent_id: str,
-    limited: LimitedAgent,
-    most: int,
-    owner: str,
-    now_ms: int,
-    time_ms: int,
-) -> Admitted:
-    head: list[RequestRecord] = []
-    for priority in range(MAX_PRIORITY, -1, -1):
-        rows = connection.execute(
-            f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
-            " AND priority = ? AND expires_at_ms > ? ORDER BY position LIMIT ?",
-            (agent_id, priority, now_ms, limited.read_ahead),
-        )
-        head += map(records.request_of, rows)
-    return limited.admit(head, most, owner, now_ms, time_ms)
-
-
-def _note_starts(
-    connection: sqlite3.Connection, agent_id: str, limited: LimitedAgent, count: int, time_ms: int
-) -> None:
-    if limited.limits.starts and count:
-        limited.note_starts(count, time_ms)
-        connection.execute(
-            "UPDATE agents SET started = ? WHERE agent_id = ?", (limited.written(), agent_id)
-        )
-
-
 def limit_agents(
     connection: sqlite3.Connection, limits: Mapping[str, AgentLimits]
 ) -> dict[str, AgentLimits]:
     """See `AACPPersistenceAdapter`."""
-    known = {each: limited.limits for each, limited in _limited_agents(connection).items()}
-    before = {each: known.get(each, NO_LIMITS) for each in limits}
-    before = {each: its for each, its in before.items() if its != limits[each]}
+    limited = _limited_agents(connection)
+    before = replaced(limits, {each: its.limits for each, its in limited.items()})
     for agent_id in before:
         if limits[agent_id] == NO_LIMITS:
             connection.execute("DELETE FROM agents WHERE agent_id = ?", (agent_id,))
@@ -202,49 +158,12 @@ def limit_agents(
     return before
 
 
-def _executed_elsewhere_until(
-    connection: sqlite3.Connection, head: RequestRecord, owner: str, now_ms: int
-) -> int | None:
-    """Return when to ask again since another owner executes requests of a lower priority."""
-    lower = (_level(connection, head, priority) for priority in range(head.priority))
-    ends = (executed_elsewhere_until(level, owner, now_ms) for level in lower)
-    return min((end for end in ends if end is not None), default=None)
-
-
-def _take_over(
-    connection: sqlite3.Connection, lapsed: RequestRecord, owner: str, now_ms: int
-) -> int | None:
-    level = _level(connection, lapsed, lapsed.priority)
-    until_ms = executed_elsewhere_until(level, owner, now_ms)
-    if until_ms is None:
-        levels = (_level(connection, lapsed, each) for each in range(MAX_PRIORITY + 1))
-        for level in levels:
-            given_back = give_back_lapsed(level, owner, now_ms)
-            connection.execute(
-                f"{_RELEASE} WHERE request_id IN (SELECT value FROM json_each(?))",
-                (ids_of(record.request_id for record in given_back),),
-            )
-    return until_ms
-
-
-def _level(
-    connection: sqlite3.Connection, beside: RequestRecord, priority: int
-) -> Iterator[RequestRecord]:
-    """Return the requests of a priority in the queue of a request, without payloads."""
-    rows = connection.execute(
-        f"SELECT {_WITHOUT_PAYLOAD} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
-        " AND priority = ? ORDER BY position",
-        (beside.target_agent_id, priority),
-    )
-    return map(records.request_of, rows)
-
-
 def queue_delayed(
     connection: sqlite3.Connection, incarnation: int, now_ms: int, limit: int
 ) -> Queued:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     rows = connection.execute(
-        f"SELECT {_WITHOUT_PAYLOAD} FROM requests WHERE state = 'DELAYED' AND not_before_ms <= ?"
+        f"SELECT {OUTLINE} FROM requests WHERE state = 'DELAYED' AND not_before_ms <= ?"
         " ORDER BY not_before_ms, request_id LIMIT ?",
         (now_ms, limit),
     )
@@ -266,7 +185,9 @@ def complete(
     now_ms: int,
 ) -> list[Completed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = load(connection, incarnation, request_ids=[each.request_id for each in completions])
+    request_ids = [each.request_id for each in completions]
+    requests = read_requests(connection, request_ids, OUTLINE)
+    unit = UnitOfWork(incarnation, requests=requests)
     answered = [record for record in unit.requests.values() if record.needs_response]
     links = ((each.target_agent_id, each.source_agent_id) for each in answered)
     unit.links.update(read_links(connection, links))

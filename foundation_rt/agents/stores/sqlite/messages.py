@@ -51,7 +51,7 @@ def append(
     appended = unit.append_all(messages)
     flush(connection, unit)
     for taken in unit.claim_added(messages, appended, claiming, now_ms):
-        write_claims(connection, taken, claiming.owner, claiming.lease_until_ms, begins=True)
+        write_claims(connection, taken)
     return appended
 
 

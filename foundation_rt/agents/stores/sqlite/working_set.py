@@ -17,6 +17,8 @@ from .. import records
 Row = tuple[Any, ...]
 
 REQUEST = ", ".join(records.REQUEST_COLUMNS)
+OUTLINE = REQUEST.replace("payload", "x''")
+"""Of a request that is only put into its queue or gets its outcome the payload is not read."""
 MESSAGE = ", ".join(records.MESSAGE_COLUMNS)
 
 
@@ -87,10 +89,12 @@ def ids_of(ids: Iterable[str]) -> str:
     return orjson.dumps(list(ids)).decode()
 
 
-def read_requests(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, RequestRecord]:
+def read_requests(
+    connection: sqlite3.Connection, ids: Iterable[str], columns: str = REQUEST
+) -> dict[str, RequestRecord]:
     """Return the requests of these ids that are there."""
     rows = connection.execute(
-        f"SELECT {REQUEST} FROM requests WHERE request_id IN (SELECT value FROM json_each(?))",
+        f"SELECT {columns} FROM requests WHERE request_id IN (SELECT value FROM json_each(?))",
         (ids_of(ids),),
     )
     return {row[0]: records.request_of(row) for row in rows}
