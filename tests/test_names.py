@@ -91,31 +91,18 @@ class Code:
     modules: dict[str, set[str]] = field(factory=dict)
 
     def add(self, path: Path) -> None:
-        nodes = _nodes(path)
+        file = read_file(path)
         parts = path.relative_to(ROOT).with_suffix("").parts
-        defined = set(_defined(nodes))
+        defined = file.defined
         if parts[-1] == "__init__":
             parts = parts[:-1]
-            defined.update(each.stem for each in path.parent.iterdir())
-        self.words.update(parts)
+            defined = defined | {each.stem for each in path.parent.iterdir()}
+        self.words.update(file.words, parts)
         for start in range(len(parts)):
             self.modules.setdefault(".".join(parts[start:]), set()).update(defined)
-        documentation = {id(each) for each in _docstrings(nodes)}
-        for node in nodes:
-            if isinstance(node, ast.ClassDef):
-                self.classes.setdefault(node.name, set()).update(_members(node))
-                self.bases.setdefault(node.name, set()).update(
-                    ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases
-                )
-            if isinstance(node, ast.Constant) and id(node) not in documentation:
-                self._add_text(node.value)
-            else:
-                self.words.update(_identifiers(node))
-
-    def _add_text(self, value: object) -> None:
-        text = value.decode("latin-1") if isinstance(value, bytes) else value
-        if isinstance(text, str) and " " not in text.strip():
-            self.words.update(WORD.findall(text))
+        for name, members, bases in file.classes:
+            self.classes.setdefault(name, set()).update(members)
+            self.bases.setdefault(name, set()).update(bases)
 
     def members(self, name: str) -> set[str]:
         """Return the members of a class, with those of its bases that are ours."""
@@ -125,58 +112,92 @@ class Code:
         return found
 
 
+@define
+class File:
+    """The names in one file of code, and its docstrings.
+
+    Attributes:
+        words: every identifier, and every word in a string without spaces.
+        defined: the names that it defines, and the keys of its tables: a package loads some of
+            these when they are first used.
+        classes: the name, the members and the names of the bases of each class.
+        docstrings: the line and the text of each.
+        public: the names of the classes that it offers to others.
+    """
+
+    words: set[str] = field(factory=set)
+    defined: set[str] = field(factory=set)
+    classes: list[tuple[str, set[str], set[str]]] = field(factory=list)
+    docstrings: list[tuple[int, str]] = field(factory=list)
+    public: list[str] = field(factory=list)
+
+    def visit(self, node: ast.AST, owners: tuple[set[str], ...] = ()) -> None:
+        """Add what a node and all below it name; `owners` have the members of its classes."""
+        match node:
+            case ast.Name():
+                self.words.add(node.id)
+                if isinstance(node.ctx, ast.Store):
+                    self._define(node.id, owners)
+                return
+            case ast.Constant():
+                self._add_text(node.value)
+                return
+            case ast.Expr(ast.Constant(str(text))):
+                self.docstrings.append((node.lineno, text))
+                return
+            case ast.Attribute():
+                self.words.add(node.attr)
+                if isinstance(node.ctx, ast.Store):
+                    for members in owners:
+                        members.add(node.attr)
+                self.visit(node.value, owners)
+                return
+            case ast.arg() | ast.keyword():
+                self.words.add(node.arg or "")
+            case ast.ClassDef():
+                bases = (ast.unparse(base).partition("[")[0] for base in node.bases)
+                self.words.add(node.name)
+                own = set[str]()
+                owners = (*owners, own)
+                self.classes.append((node.name, own, {each.rpartition(".")[2] for each in bases}))
+                self._define(node.name, owners)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.words.add(node.name)
+                self._define(node.name, owners)
+            case ast.alias():
+                self.words.update(node.name.split("."))
+                self.defined.add((node.asname or node.name).partition(".")[0])
+                return
+            case ast.Dict():
+                keys = (key.value for key in node.keys if isinstance(key, ast.Constant))
+                self.defined.update(key for key in keys if isinstance(key, str))
+        for value in vars(node).values():
+            if isinstance(value, list):
+                for each in value:
+                    if isinstance(each, ast.AST):
+                        self.visit(each, owners)
+            elif isinstance(value, ast.AST):
+                self.visit(value, owners)
+
+    def _define(self, name: str, owners: tuple[set[str], ...]) -> None:
+        self.defined.add(name)
+        for members in owners:
+            members.add(name)
+
+    def _add_text(self, value: object) -> None:
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        if isinstance(text, str) and " " not in text.strip():
+            self.words.update(WORD.findall(text))
+
+
 @cache
-def _nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
-
-
-def _defined(nodes: list[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.Dict):  # names that a package loads when they are first used
-            yield from (
-                key.value
-                for key in node.keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            )
-
-
-def _members(node: ast.ClassDef) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield each.name
-        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            yield each.id
-        elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
-            yield each.attr
-
-
-def _identifiers(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
-    elif isinstance(node, ast.arg | ast.keyword):
-        yield node.arg or ""
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.alias):
-        yield from node.name.split(".")
-
-
-def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:
-    for node in nodes:
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield node.value
+def read_file(path: Path) -> File:
+    tree = ast.parse(path.read_bytes())
+    file = File()
+    file.visit(tree)
+    classes = (each.name for each in tree.body if isinstance(each, ast.ClassDef))
+    file.public = [name for name in classes if not name.startswith("_")]
+    return file
 
 
 def read_code(*folders: str) -> Code:
@@ -206,14 +227,15 @@ KEYS = {".".join(key[:end]) for key in SETTINGS for end in range(1, len(key) + 1
 PACKAGES = {path.parent.name for path in (ROOT / "foundation_rt").glob("*/__init__.py")}
 VARIABLES = {variable_name(key) for key in SETTINGS}
 ELSEWHERE = {word for words in OTHERS.values() for word in words.split()} | FAMILIES
-ELSEWHERE |= set(dir(builtins)) | set(sys.stdlib_module_names) | set(keyword.kwlist)
+OF_PYTHON = set(dir(builtins)) | sys.stdlib_module_names
+ELSEWHERE |= OF_PYTHON | set(keyword.kwlist)
 
 
 def problem_of(span: str, code: Code, near: Path, examples: set[str]) -> str | None:
     """Say why a span that looks like one of our names is none; None if it is one, or not ours."""
     if span.startswith("FOUNDATION_RT_") and WORD.fullmatch(span):
-        known = VARIABLES | ELSEWHERE | code.words
-        return None if span in known else "no variable is called so"
+        known = span in VARIABLES or span in ELSEWHERE or span in code.words
+        return None if known else "no variable is called so"
     if PATH.fullmatch(span):
         return _problem_of_path(span, near)
     if not NAME.fullmatch(span):
@@ -222,14 +244,14 @@ def problem_of(span: str, code: Code, near: Path, examples: set[str]) -> str | N
     if name in KEYS or name in ELSEWHERE:
         return None
     head, _, rest = name.partition(".")
-    if rest and head in sys.stdlib_module_names | set(dir(builtins)) and head not in code.modules:
+    if rest and head in OF_PYTHON and head not in code.modules:
         return None
     if rest:
         missing = _problem_of_attribute(name, code)
         if missing is not None:
             return missing
-    known = code.words | examples | ELSEWHERE
-    unknown = [part for part in name.split(".") if part not in known]
+    known = (code.words, examples, ELSEWHERE)
+    unknown = [part for part in name.split(".") if not any(part in some for some in known)]
     return f"nothing is called {unknown[0]}" if unknown else None
 
 
@@ -287,11 +309,11 @@ def problems_in_docstrings(folder: str, code: Code) -> Iterator[str]:
     for path in sorted((ROOT / folder).rglob("*.py")):
         if "node_modules" in path.parts:
             continue
-        for docstring in _docstrings(_nodes(path)):
-            for span in spans(docstring.value):
+        for line, text in read_file(path).docstrings:
+            for span in spans(text):
                 problem = problem_of(span, code, path.parent, set())
                 if problem:
-                    place = f"{path.relative_to(ROOT)}:{docstring.lineno}"
+                    place = f"{path.relative_to(ROOT)}:{line}"
                     yield f"{place}: `{span}`: {problem}"
 
 
@@ -329,10 +351,10 @@ def test_names_in_docstrings_exist(ours: Code, everything: Code) -> None:
 
 def test_docstrings_open_with_their_noun_or_verb() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{docstring.lineno}: {docstring.value.splitlines()[0]}"
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in sorted((ROOT / "foundation_rt").rglob("*.py"))
-        for docstring in _docstrings(_nodes(path))
-        if _RELATIVE.match(docstring.value.strip())
+        for line, text in read_file(path).docstrings
+        if _RELATIVE.match(text.strip())
     ]
     assert found == []
 
@@ -340,7 +362,6 @@ def test_docstrings_open_with_their_noun_or_verb() -> None:
 def test_no_public_class_name_is_used_twice() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted((ROOT / "foundation_rt").rglob("*.py")):
-        for statement in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
-                places.setdefault(statement.name, []).append(str(path.relative_to(ROOT)))
+        for name in read_file(path).public:
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
