@@ -1,10 +1,10 @@
 """How much the tests try: little for a developer, more for continuous integration, or for hours.
 
-`FOUNDATION_RT_TEST_SIZE=full` is what continuous integration runs: many examples of hypothesis, and
-every combination of cases that do not depend on each other, of which the small size has each case
-once. `long` has ten times as many examples, and whatever runs for long: kills, histories of the
-simulation, pairs of the fuzzer. Every test runs in each size. `FOUNDATION_RT_TEST_EXPLORE=1` makes
-hypothesis try other examples in every run.
+`FOUNDATION_RT_TEST_SIZE=full` is what continuous integration runs: twice as many examples of
+hypothesis, and every combination of cases that do not depend on each other, of which the small
+size has each case once. `long` has ten times the usual examples, and whatever runs for long: kills,
+histories of the simulation, pairs of the fuzzer. Every test runs in each size.
+`FOUNDATION_RT_TEST_EXPLORE=1` makes hypothesis try other examples in every run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONG = SIZE == "long"
 FULL = LONG or SIZE == "full"
 EXPLORES = os.environ.get("FOUNDATION_RT_TEST_EXPLORE", "0") == "1"
 SMALLEST = 20
-"""Fewest examples of a property; what is larger is cut to a fifth in the small size."""
+"""Fewest examples of a property, if as many are usual; the small size has a fifth of these."""
 
 
 def size(short: int, long: int) -> int:
@@ -33,8 +33,11 @@ def cases(some: Sequence[T], every: Sequence[T]) -> Sequence[T]:
     return every if FULL else some
 
 
-def examples(full: int) -> int:
-    """Return how many examples a property is tried with; continuous integration tries `full`."""
+def examples(usual: int) -> int:
+    """Return how many examples a property is tried with, of what is usual for such properties.
+
+    Continuous integration tries two fifths: they are the same in every run.
+    """
     if LONG:
-        return 10 * full
-    return full if FULL else min(full, max(SMALLEST, full // 5))
+        return 10 * usual
+    return min(usual, max(SMALLEST, (2 if FULL else 1) * usual // 5))

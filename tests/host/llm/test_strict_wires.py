@@ -117,7 +117,7 @@ def test_any_messages_are_written_so_that_every_vendor_takes_them(
     if not takes_pictures:
         monkeypatch.setattr(VendorProvider, "picture_types_for", lambda *_: ())
 
-    @settings(max_examples=examples(200))
+    @settings(max_examples=examples(100))
     @given(history=st.lists(messages(), max_size=9))
     def check(history: list[ChatMessage]) -> None:
         assert wires.run(wires.refusals(history)) == []
@@ -175,7 +175,7 @@ async def run_turns(turns: Sequence[tuple[Any, tuple[str, int]]]) -> Sequence[Ch
 
 @pytest.mark.rule("LLM-115", "TURN-07", "TURN-08", "TURN-16")
 def test_turns_that_end_in_any_way_leave_a_chat_that_goes_on() -> None:
-    @settings(max_examples=examples(200))
+    @settings(max_examples=examples(100))
     @given(turns=st.lists(st.tuples(ANSWERS, ENDS), min_size=1, max_size=3))
     def check(turns: Any) -> None:
         assert wires.run(wires.refusals(wires.run(run_turns(turns)))) == []

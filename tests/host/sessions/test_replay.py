@@ -113,7 +113,7 @@ async def replay_everywhere(kept: int, session: ChatSession, final: Page) -> Non
 @pytest.mark.parametrize("kept", [3, 2_000])
 @pytest.mark.parametrize(
     ("place", "count"),
-    [(in_memory, 500), (in_sqlite, 100), (in_postgresql, 100)],
+    [(in_memory, 200), (in_sqlite, 60), (in_postgresql, 60)],
     ids=["memory", "sqlite", "postgresql"],
 )
 def test_page_that_is_cut_anywhere_has_the_stored_chat_in_the_end(
