@@ -123,9 +123,9 @@ def test_colours_that_were_not_had_are_asked_for_again(page: Page, host: Scripte
 
 
 @pytest.mark.rule("HPAGE-54")
-@pytest.mark.parametrize(
-    "spans",
-    [
+def test_wrong_colours_leave_the_code_plain(page: Page, host: ScriptedHost) -> None:
+    begin(page, host)
+    wrong: list[Any] = [
         None,
         "x",
         [[3, "keyword"]],
@@ -135,15 +135,14 @@ def test_colours_that_were_not_had_are_asked_for_again(page: Page, host: Scripte
         [["8", "keyword"]],
         [[8, "<img src=x onerror=alert(1)>"]],
         [[8, "constructor"]],
-    ],
-)
-def test_wrong_colours_leave_the_code_plain(page: Page, host: ScriptedHost, spans: Any) -> None:
-    host.offers["colours"] = {"spans": spans}
-    begin(page, host)
-    host.event("text", {"content": "```js\nlet a =1\n```", "messageId": "t1", "done": True})
-    assert host.asked.get(timeout=30)[0] == "colours"
-    page.evaluate("fetch('api/colours', { method: 'POST', body: '{}' })")
-    assert host.asked.get(timeout=30)[1] == {}
-    code = page.locator(".assistant pre > code")
-    expect(code).to_have_text("let a =1")
-    expect(code.locator("span")).to_have_count(0)
+    ]
+    for number, spans in enumerate(wrong):
+        host.offers["colours"] = {"spans": spans}
+        text = f"```js\nlet a ={number}\n```"
+        host.event("text", {"content": text, "messageId": f"t{number}", "done": True})
+        assert host.asked.get(timeout=30)[0] == "colours"
+        page.evaluate("fetch('api/colours', { method: 'POST', body: '{}' })")
+        assert host.asked.get(timeout=30)[1] == {}
+        code = page.locator(".assistant pre > code").last
+        expect(code).to_have_text(f"let a ={number}")
+        expect(code.locator("span")).to_have_count(0)
