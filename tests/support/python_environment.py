@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+UV = Path(sys.executable).parent / "uv"
+
 PATIENCE = 300.0
 """Seconds an installation may take."""
 
@@ -30,18 +32,14 @@ def install(requirements: Path) -> Path:
         fcntl.flock(holder, fcntl.LOCK_EX)
         if installed.exists() and installed.read_bytes() == requirements.read_bytes():
             return python
-        _run("-m", "venv", "--clear", "--without-pip", str(environment))
-        # Nothing to resolve, and few of the modules are imported: that is most of the time.
-        quick = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile")
-        into = ("--python", str(python), "install", "--requirement", str(requirements))
-        _run("-m", "pip", *into, *quick)
+        _run("venv", "--quiet", "--clear", "--python", sys.executable, environment)
+        _run("pip", "install", "--quiet", "--no-deps", "--python", python, "-r", requirements)
         shutil.copyfile(requirements, installed)
     return python
 
 
-def _run(*words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=PATIENCE
-    )
+def _run(*words: object) -> None:
+    command = [str(word) for word in (UV, *words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
