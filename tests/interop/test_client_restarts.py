@@ -29,8 +29,14 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
 CALLERS = 20
 
-modes = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 everybody = pytest.mark.parametrize("command", OFFICIAL.values(), ids=OFFICIAL)
+in_its_mode = pytest.mark.parametrize(
+    ("command", "revision"),
+    [(servers.python, "2025-11-25"), (servers.typescript, "2026-07-28")],
+    ids=["official-python-2025-11-25", "official-typescript-2026-07-28"],
+)
+"""Which program it is and which mode it speaks do not depend on each other: each of both once."""
+
 Command = Callable[[], list[str]]
 Test = Callable[[Client], Awaitable[None]]
 
@@ -68,8 +74,7 @@ async def _as_soon_as_may_be(client: Client) -> int:
 
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-28")
-@modes
-@everybody
+@in_its_mode
 def test_a_killed_child_is_started_again_once(command: Command, revision: str) -> None:
     async def test(client: Client) -> None:
         first = await _process(client)
@@ -81,8 +86,7 @@ def test_a_killed_child_is_started_again_once(command: Command, revision: str) -
 
 
 @pytest.mark.rule("CLIENT-28", "RETRY-10")
-@modes
-@everybody
+@in_its_mode
 def test_what_may_have_run_is_not_repeated(command: Command, revision: str) -> None:
     async def test(client: Client) -> None:
         first = await _process(client)
@@ -129,8 +133,7 @@ def test_a_subscription_outlives_the_server(command: Command) -> None:
 
 
 @pytest.mark.rule("CLIENT-49", "CHTTP-18")
-@modes
-@everybody
+@in_its_mode
 def test_over_http_a_restarted_server_is_spoken_to_anew(command: Command, revision: str) -> None:
     with servers.listening(command()) as first:
 
