@@ -214,10 +214,7 @@ def targets(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, 
         }
 
 
-transports = pytest.mark.parametrize("targets", ["stdio", "http"], indirect=True)
-
-
-@transports
+@pytest.mark.parametrize("targets", ["stdio", "http"], indirect=True)
 @pytest.mark.parametrize("name", PEERS)
 def test_client_finds_what_the_examples_promise(
     name: str, targets: dict[str, dict[str, Any]], tmp_path: Path
@@ -254,8 +251,9 @@ def test_client_finds_what_the_examples_promise(
     }
 
 
-@transports
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(
+    ("targets", "era"), [("stdio", "modern"), ("http", "legacy")], indirect=["targets"]
+)
 def test_inspector_asks_its_user_and_carries_a_task_through(
     era: str, targets: dict[str, dict[str, Any]], home: Path
 ) -> None:

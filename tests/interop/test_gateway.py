@@ -109,11 +109,10 @@ def test_the_python_client_over_stdio(modern: bool, tmp_path: Path) -> None:
 
 
 @modes
-@pytest.mark.parametrize("server", SERVERS)
-def test_the_typescript_client_over_stdio(server: str, modern: bool, tmp_path: Path) -> None:
-    words = bridge(tmp_path, SERVERS[server]())
+def test_the_typescript_client_over_stdio(modern: bool, tmp_path: Path) -> None:
+    words = bridge(tmp_path, SERVERS[OURS]())
     report = _typescript({"modern": modern, "command": words})
-    expected = our_client.expected(server, modern=modern, over_http=False)
+    expected = our_client.expected(OURS, modern=modern, over_http=False)
     check(report, {name: value for name, value in expected.items() if name in report})
 
 
