@@ -349,7 +349,8 @@ def _install_command(extra: str) -> str:
     from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
     from pathlib import Path
-    from shlex import quote
+
+    from .base.shell_words import quote
 
     python = quote(sys.executable)
     install = f"{python} -m pip install"

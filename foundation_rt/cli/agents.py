@@ -102,7 +102,7 @@ def _configured(line: CommandLine) -> ServerConfig:
         # Not repeated: it may be a URL with a password.
         raise CommandLineError("--store is sqlite:PATH or postgresql://...")
     if scheme == "sqlite" and not Path(path).exists():
-        raise UsageError(f"there is no ledger {path!r}: name the file of one")
+        raise UsageError(f"there is no ledger {path}: name the file of one")
     return evolve(config, aacp=evolve(config.aacp, store=store, transport="none"))
 
 

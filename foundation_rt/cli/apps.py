@@ -137,7 +137,7 @@ def _find_server(module: ModuleType, source: str, attribute: str | None) -> Serv
     if not distinct:
         raise AppError(
             f"{source} holds no foundation_rt.Server: make one, e.g. server = Server(...); a server"
-            f" of another SDK is a command line: 'python {source}'"
+            f' of another SDK is a command line: "python {source}"'
         )
     raise AppError(
         f"{source} holds several servers ({', '.join(sorted(servers))}): name one, as in"

@@ -168,7 +168,7 @@ examples:
   foundation-rt check tools.py
   foundation-rt check tools.py --config production.toml --all
   foundation-rt check tools.py --json
-  foundation-rt check --portable 'uvx some-server'
+  foundation-rt check --portable "uvx some-server"
 
 exit codes: 0; 1 the APP cannot be served, or a model refuses a tool; 2 the command line is wrong"""
 

@@ -213,7 +213,7 @@ examples:
   foundation-rt call tools.py forecast city=Oslo days=3
   foundation-rt call tools.py forecast city=Oslo 'days:=3' --json
   foundation-rt call tools.py forecast '{{"city": "Oslo"}}' --timeout 5
-  foundation-rt call 'uvx some-server' chart --save charts{_EXIT_CODES}""",
+  foundation-rt call "uvx some-server" chart --save charts{_EXIT_CODES}""",
 )
 READ = CliCommand(
     "read",
@@ -260,7 +260,7 @@ resources and templates.""",
     notes=f"""\
 examples:
   foundation-rt inspect tools.py
-  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
+  foundation-rt inspect "npx -y @modelcontextprotocol/server-everything"
   foundation-rt inspect weather --servers mcp.json --json{_EXIT_CODES}""",
 )
 PING = CliCommand(

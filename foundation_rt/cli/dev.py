@@ -264,6 +264,6 @@ What follows `--` is for the program of an APP, which finds it in sys.argv.""",
 examples:
   foundation-rt dev tools.py
   foundation-rt dev tools.py --open -- --db shop.sqlite
-  foundation-rt dev mcp.json
-  foundation-rt dev 'npx -y @modelcontextprotocol/server-everything'""",
+  foundation-rt dev "npx -y @modelcontextprotocol/server-everything"
+  foundation-rt dev mcp.json""",
 )

@@ -27,7 +27,7 @@ examples:
   foundation-rt serve tools.py --http 127.0.0.1:8000 --no-auth
   foundation-rt check tools.py --config production.toml
   foundation-rt call tools.py forecast city=Oslo days=3
-  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
+  foundation-rt inspect "npx -y @modelcontextprotocol/server-everything"
 
 exit codes: 0; 1 the tool failed, or the APP cannot be served; 2 the command line is wrong; 3 the
 server cannot be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted"""

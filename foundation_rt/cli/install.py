@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from ..base.mcp_json import usual_places
 from ..client.safe_text import printable_text
-from ..client.targets import HttpServer, StdioServer, is_url
+from ..client.targets import HttpServer, StdioServer, is_url, path_of_program
 from ..errors import UsageError
 from .agreement import TRUST
 from .apps import load_app
@@ -247,13 +247,11 @@ def _own(command: str, *arguments: str) -> StdioServer:
 
 def _anywhere(server: StdioServer | HttpServer) -> StdioServer | HttpServer:
     """Return the server with its program as an absolute path."""
-    import shutil
-
     if isinstance(server, HttpServer):
         return server
     if server.cwd not in (None, str(Path.home())):  # that of an entry of the home (MCPJSON-16)
         raise UsageError("it has a working directory, which entries of clients cannot have")
-    return evolve(server, cwd=None, command=shutil.which(server.command) or server.command)
+    return evolve(server, cwd=None, command=path_of_program(server.command) or server.command)
 
 
 def _name_of(text: str, target: StdioServer | HttpServer) -> str:

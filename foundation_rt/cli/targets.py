@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -20,10 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve, frozen
 
 from ..base.mcp_json import Agreement, ServerFile, is_of_folder, usual_places
+from ..base.shell_words import quote
 from ..client.client import Client
 from ..client.connecting import connect
 from ..client.resilience.retries import RetryPolicy
-from ..client.targets import HttpServer, StdioServer, is_url, server_of
+from ..client.targets import HttpServer, StdioServer, is_url, path_of_program, server_of
 from ..errors import UsageError
 from ..protocol.revisions import REVISIONS
 from .agreement import TRUST, settle
@@ -269,7 +268,7 @@ def find_target(
         if text in file.entries:
             found = server_of(file.entry(text, variables))
             if is_of_folder(file.path):
-                command = f"tools {shlex.quote(text)}"
+                command = f"tools {quote(text)}"
                 settle(Agreement().waiting(file, [text]), command, trusts=trusts)
             return found
     return _command(text, files)
@@ -302,18 +301,18 @@ def _is_app(text: str) -> bool:
 
 def _command(text: str, files: list[ServerFile]) -> StdioServer:
     try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise TargetError(f"{_shown(text)} is no command line: {error}") from None
-    if not words or shutil.which(words[0]) is None:
+        server = StdioServer.from_command_line(text)
+    except UsageError as error:
+        raise TargetError(f"{_shown(text)} is no server: {error}") from None
+    if path_of_program(server.command) is None:
         refuse_folder(text)
         tried = [f"{file.path} lists {_names(file)}" for file in files]
         tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
-        tried.append(f"there is no program {_shown(words[0]) if words else 'nothing'}")
-        tried.append("variables go behind `env`: 'env NAME=VALUE some-server'")
+        tried.append(f"there is no program {_shown(server.command)}")
+        tried.append("variables are set by --env NAME=VALUE, or in an mcp.json")
         tried.append("a URL has http:// or https://, an application is FILE.py or module:attribute")
         raise TargetError(f"{_shown(text)} is no server: {'; '.join(tried)}")
-    return StdioServer(words[0], args=tuple(words[1:]))
+    return server
 
 
 def _shown(text: str) -> str:
@@ -321,7 +320,8 @@ def _shown(text: str) -> str:
     first, *more = text.split(maxsplit=1) or [""]
     if _MAY_BE_SECRET.search(first):
         return "'...'"
-    return repr(f"{first} ..." if more else text)
+    shown = repr(f"{first} ..." if more else text)
+    return shown.replace("\\\\", "\\")  # paths of Windows as they are
 
 
 def _names(file: ServerFile) -> str:

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from ..base.jsonschema.compilation import compile_schema
+from ..base.shell_words import join, quote
 from ..client.safe_text import printable_line
 from ..kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from .render import wrapped
@@ -208,8 +208,8 @@ def greet_over_stdio(server: Server, arguments: Sequence[str]) -> None:
     http = server.runtime.config
     is_closed = http.http.api_keys or http.has_issuer() or http.http.no_auth
     words = [*arguments, "--http", "8000", *(() if is_closed else ("--no-auth",))]
-    rows.append(("over HTTP", " ".join(map(quote, ["foundation-rt", *words]))))
-    rows.append(("end it", "Ctrl-D"))
+    rows.append(("over HTTP", join(["foundation-rt", *words])))
+    rows.append(("end it", "Ctrl-Z, then Enter" if sys.platform == "win32" else "Ctrl-D"))
     text = (
         "This terminal is now the client: stdin takes JSON-RPC messages, one on a line, as the"
         " program sends them that starts this server.\n"

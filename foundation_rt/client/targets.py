@@ -297,6 +297,15 @@ def _command(target: Any) -> list[str] | None:
     return None
 
 
+def path_of_program(command: str) -> str | None:
+    """Return the path of the program that a server would be started with; None if there is none."""
+    if not _is_windows:
+        return shutil.which(command)
+    from .transports.windows_command import find_program
+
+    return find_program(command, os.environ, os.getcwd(), os.path.isfile)  # noqa: PTH109
+
+
 def _refuse_no_program(command: str, args: Sequence[str]) -> None:
     """Raise `UsageError` for two words that are taken for a program in a shell, or by mistake."""
     if _ASSIGNMENT.match(command):
@@ -305,7 +314,7 @@ def _refuse_no_program(command: str, args: Sequence[str]) -> None:
             f"{name}=... is no program, and no shell reads the command line: give"
             f" connect(..., env={{{name!r}: ...}}), or begin the line with `env`"
         )
-    if command.endswith(".py") and not args and shutil.which(command) is None:
+    if command.endswith(".py") and not args and path_of_program(command) is None:
         raise UsageError(
             f"{command} is a file, not a program: connect({f'python {command}'!r}), or"
             f" connect(Path({command!r}))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,5 +204,5 @@ def test_refusal_leaves_no_state(folder: Path) -> None:
 def test_a_file_of_another_sdk_says_how_to_start_it(tmp_path: Path) -> None:
     source = tmp_path / "server.py"
     source.write_text("server = 5")
-    with pytest.raises(AppError, match=f"'python {source}'"):
+    with pytest.raises(AppError, match=re.escape(f'"python {source}"')):
         load_app(str(source))

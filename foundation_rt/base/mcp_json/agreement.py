@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from attrs import field, frozen
 from ...errors import UsageError
 from ..files import is_private, make_private_folder, open_private, user_folder
 from ..logs.redaction import Redactor
+from ..shell_words import join
 from .files import ServerFile
 from .members import MEMBERS, WholeNumberKind
 from .problems import NotYetError, ServerFileError
@@ -57,7 +57,7 @@ class WaitingEntry:
             return self._filled("url")
         args = [fill(each, self.from_folder) for each in self.members.get("args", ())]
         where = f" (in {self._filled('cwd')})" if "cwd" in self.members else ""
-        return shlex.join([self._filled("command"), *args]) + where
+        return join([self._filled("command"), *args]) + where
 
     @property
     def hidden(self) -> frozenset[str]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from attrs import define, field, frozen
 
+from ...base.shell_words import quote
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode
@@ -300,7 +300,7 @@ class _Reader:
             return found
         if own is not None and is_same_origin(own, found):
             return found
-        leave_out = f"--exclude {shlex.quote(operation.label)}"
+        leave_out = f"--exclude {quote(operation.label)}"
         refused = BaseUrlNeededError(
             f"the document says that {operation.label} is at {origin_of(found)}, and secrets and"
             f" headers go only where you say: give the base URL that you know the API by, with"

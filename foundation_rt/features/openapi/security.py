@@ -6,7 +6,6 @@ which secret that is, and where it goes (OAPI-26, OAPI-49).
 
 from __future__ import annotations
 
-import shlex
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from attrs import define, field, frozen
 
+from ...base.shell_words import quote
 from .documents import OpenApiError, References
 from .operations import is_settable_header
 from .styles import refused
@@ -197,7 +197,7 @@ class Credentials:
     def advice(self, operation: ApiOperation) -> str:
         """Return how an operator names the secrets of an operation; empty if it has none."""
         options = [
-            " ".join(f"--secret {shlex.quote(f'{name}=VARIABLE')}" for name in alternative)
+            " ".join(f"--secret {quote(f'{name}=VARIABLE')}" for name in alternative)
             for alternative in operation.security
             if alternative and all(name in self.schemes for name in alternative)
         ]
