@@ -1,4 +1,4 @@
-"""Functions of Windows itself (Win32 API), for memory and the end of a console."""
+"""Functions of Windows itself (Win32 API), for memory, time and the end of a console."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if sys.platform == "win32":
 
     _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel.GetCurrentProcess.restype = wintypes.HANDLE
+    _kernel.GetTickCount64.restype = ctypes.c_uint64
     _Handler = ctypes.WINFUNCTYPE(wintypes.BOOL, wintypes.DWORD)
     _handlers: list[object] = []  # which Windows calls: they must not be collected
 
@@ -33,6 +34,10 @@ if sys.platform == "win32":
             wintypes.HANDLE(_kernel.GetCurrentProcess()), ctypes.byref(counters), counters.size
         )
         return int(counters.working_set)
+
+    def since_boot_ms() -> int:
+        """Return the milliseconds since the start of the system, also those that it slept."""
+        return int(_kernel.GetTickCount64())
 
     def on_console_end(callback: Callable[[], object]) -> None:
         """Call `callback`, in a thread of its own, when the console is closed or the user logs off.

@@ -1,8 +1,8 @@
 """Processes that take part in AACP and can be killed at any moment: for tests.
 
 `Peers` runs ``python -m tests.support.aacp_peer``, which imports everything once and forks a
-process for every peer that is asked for, so that a peer takes milliseconds to start. A peer says on
-its standard output what happened, one line each, before it goes on:
+process for every peer that is asked for, so that a peer takes milliseconds to start; on Windows it
+starts one. A peer says on its standard output what happened, one line each, before it goes on:
 
     entered ID          a request is in the ledger
     executed ID         its handler runs
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -31,6 +31,9 @@ from attrs import asdict, define, field
 from tests.support import fork_server
 
 PATIENCE = 120.0
+_COMMAND = [sys.executable, "-m", "tests.support.aacp_peer"]
+_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+"""What ends a process at once: on Windows everything does that is sent to one."""
 
 
 @define
@@ -74,24 +77,29 @@ def answer(payload: int) -> int | None:
     return None if payload % 7 == 3 else payload * 2
 
 
+_heard = threading.Condition()
+"""Has the lock of what all peers say, and is notified of each piece."""
+
+
 class Peers:
-    """Starts peers, one after another, and hears what they say."""
+    """Starts peers, one after another, and hears what they say, in a thread."""
 
     def __init__(self) -> None:
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")
         }
         self._process = fork_server.Popen(
-            [sys.executable, "-m", "tests.support.aacp_peer"],
+            _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
         )
-        self._incoming = b""
         self.lines: list[list[str]] = []
         """The lines since the last peer was started, split at spaces."""
         self.pid = 0
         """The process of the peer; 0 if there is none."""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def __enter__(self) -> Peers:
         return self
@@ -103,12 +111,13 @@ class Peers:
         traceback: TracebackType | None,
     ) -> None:
         if self.pid and not self.has_ended():
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, _KILL)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.stdout.close()
         self._process.wait(PATIENCE)
+        self._listener.join(PATIENCE)
+        self._process.stdout.close()
 
     def start(self, part: Part) -> None:
         """Start a peer; the one before has ended."""
@@ -124,7 +133,7 @@ class Peers:
 
     def kill(self) -> None:
         """Kill the peer and hear what it had still to say."""
-        os.kill(self.pid, signal.SIGKILL)
+        os.kill(self.pid, _KILL)
         self.wait_for_end()
 
     def stop(self) -> None:
@@ -153,28 +162,22 @@ class Peers:
         """Hear until `holds()`."""
         wait_for(holds, self)
 
-    def fileno(self) -> int:
-        """Return the descriptor of their output."""
+    def _listen(self) -> None:
         assert self._process.stdout is not None
-        return self._process.stdout.fileno()
-
-    def listen(self) -> None:
-        """Read the lines that are available."""
-        data = os.read(self.fileno(), 65_536)
-        assert data, "the parent of the peers has ended"
-        *lines, self._incoming = (self._incoming + data).split(b"\n")
-        self.lines += [line.decode().split(" ") for line in lines]
+        incoming = b""
+        while data := os.read(self._process.stdout.fileno(), 65_536):
+            *lines, incoming = (incoming + data).split(b"\n")
+            with _heard:
+                self.lines += [line.decode().split(" ") for line in lines]
+                _heard.notify_all()
 
 
 def wait_for(holds: Callable[[], bool], *speakers: Peers) -> None:
-    """Hear all of them until `holds()`; a peer that nobody hears would come to a stop."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        remaining = deadline - time.monotonic()
-        last = [peers.lines[-3:] for peers in speakers]
-        assert remaining > 0, f"waited in vain; last lines: {last}"
-        for peers in select.select(speakers, [], [], remaining)[0]:
-            peers.listen()
+    """Wait until `holds()`, which what these peers say decides."""
+    with _heard:
+        if not _heard.wait_for(holds, PATIENCE):
+            last = [peers.lines[-3:] for peers in speakers]
+            raise AssertionError(f"waited in vain; last lines: {last}")
 
 
 # -- in the peers' own process ------------------------------------------------------------------
@@ -274,8 +277,35 @@ def make_transport(address: str) -> Any:
     return NatsTransport(url, prefix=prefix)
 
 
+def _run(line: bytes) -> None:
+    asyncio.run(run_peer(Part(**orjson.loads(line))))
+
+
+if sys.platform == "win32":
+
+    def _do(line: bytes) -> None:
+        """Run the peer of a line to its end."""
+        peer = subprocess.Popen([*_COMMAND, "peer"], stdin=subprocess.PIPE)
+        say("pid", peer.pid)
+        peer.communicate(line)
+
+else:
+
+    def _do(line: bytes) -> None:
+        """Run the peer of a line to its end."""
+        pid = os.fork()
+        if pid == 0:
+            say("pid", os.getpid())
+            _run(line)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
 def main() -> None:
-    """Fork a peer for every line, one at a time, until there are no more."""
+    """Have a peer for every line, one at a time, until there are no more."""
+    if sys.argv[1:]:
+        _run(sys.stdin.buffer.readline())
+        return
     import foundation_rt.agents.ledger.coordinator
     import foundation_rt.agents.ledger.runner
     import foundation_rt.agents.stores.postgres
@@ -283,12 +313,7 @@ def main() -> None:
     import foundation_rt.agents.transports.nats  # noqa: F401
 
     for line in sys.stdin.buffer:
-        pid = os.fork()
-        if pid == 0:
-            say("pid", os.getpid())
-            asyncio.run(run_peer(Part(**orjson.loads(line))))
-            os._exit(0)
-        os.waitpid(pid, 0)
+        _do(line)
         say("dead")
 
 

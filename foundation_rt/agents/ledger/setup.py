@@ -73,9 +73,9 @@ def _check_identity(settings: AacpSection) -> None:
 def _check_file(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - pathlib is slow to load
     if path.startswith(":") or os.path.isdir(path):  # noqa: PTH112
-        raise UsageError(f"aacp.store: {path!r} is no file: name one, as in sqlite:/var/lib/x.db")
+        raise UsageError(f"aacp.store: {path} is no file: name one, as in sqlite:/var/lib/x.db")
     if not os.path.isdir(folder):  # noqa: PTH112
-        raise UsageError(f"aacp.store: there is no folder {folder!r}: make it, or name another")
+        raise UsageError(f"aacp.store: there is no folder {folder}: make it, or name another")
 
 
 def _check_extra(module: str, extra: str, what: str) -> None:

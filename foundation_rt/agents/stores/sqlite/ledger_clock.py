@@ -9,6 +9,7 @@ was noted in it: a machine without a battery for its clock begins in 1970.
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
@@ -19,15 +20,21 @@ from attrs import field, frozen
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def _since_boot_ms() -> int:
-    # The monotonic clock of Linux stands still while the machine is suspended; this one does not.
-    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(kind) // 1_000_000
+if sys.platform == "win32":
+    from ....base.windows import since_boot_ms as _since_boot_ms
+else:
+
+    def _since_boot_ms() -> int:
+        # The monotonic clock of Linux stands still while the machine is suspended, this one not.
+        kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(kind) // 1_000_000
 
 
 @cache
 def _boot_id() -> str:
     """Return a name of this life of the machine; empty where systems do not tell."""
+    if sys.platform == "win32":
+        return ""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -99,6 +100,8 @@ def _choose_journal(
     connection: sqlite3.Connection, path: str, alone: bool, exclusive: bool
 ) -> None:
     safe = exclusive or sqlite3.sqlite_version_info >= WAL_VERSION
+    if sys.platform == "win32" and not (alone or exclusive or _has_wal(path)):
+        _roll_back_beside_others(connection)
     [present] = connection.execute("PRAGMA journal_mode").fetchone()
     if alone:
         present = _convert(connection, "WAL" if safe else "PERSIST")
@@ -110,6 +113,29 @@ def _choose_journal(
             f" ({sqlite3.sqlite_version}) may damage: close it there, or use SQLite"
             f" {'.'.join(map(str, WAL_VERSION))} or later here"
         )
+
+
+def _roll_back_beside_others(connection: sqlite3.Connection) -> None:
+    """Undo what a killed process has left, without the deletion of its journal.
+
+    On Windows each connection with the journal PERSIST has it open, so that nobody can delete it:
+    SQLite would report a disk I/O error. In exclusive mode it overwrites the head of the journal.
+    """
+    read = "SELECT count(*) FROM sqlite_schema"
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute(read).fetchone()
+    connection.execute("PRAGMA journal_mode = PERSIST").fetchone()
+    connection.execute("PRAGMA locking_mode = NORMAL")
+    connection.execute(read).fetchone()  # at its end the lock is given back
+
+
+def _has_wal(path: str) -> bool:
+    """Return whether the head of a file says that its journal is a WAL."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(20)[18:] == b"\2\2"
+    except OSError:  # it is not there yet
+        return False
 
 
 def _convert(connection: sqlite3.Connection, mode: str) -> str:
