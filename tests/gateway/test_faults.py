@@ -62,7 +62,7 @@ async def test_dead_hanging_and_lying_servers_take_nothing_from_the_others(file:
     python = {"command": sys.executable}
     write(
         file,
-        dead=entry("dead", command="/bin/false"),
+        dead={**python, "args": ["-c", "raise SystemExit(1)"]},
         missing={"command": "no-such-program"},
         hanging={**python, "args": ["-c", HANGS], "connectTimeoutMs": 60_000},
         lying={**python, "args": ["-c", LIES], "connectTimeoutMs": 500},

@@ -169,7 +169,8 @@ def test_files_of_the_home_are_not_the_folders(
     assert all(is_of_folder(Path(each)) for each in places)
     assert not is_of_folder(Path("servers.json"))
     assert not is_of_folder(Path.home() / ".cursor" / "mcp.json")
-    monkeypatch.setenv("HOME", str(folder))
+    for name in "HOME", "USERPROFILE":
+        monkeypatch.setenv(name, str(folder))
     assert not any(is_of_folder(Path(each)) for each in places)
 
 

@@ -122,7 +122,7 @@ def test_whatever_is_in_a_file_it_is_a_list_or_an_error(tmp_path_factory: Any, d
 
 @pytest.mark.rule("CLI-13", "WIN-42")
 def test_the_usual_places() -> None:
-    places = [str(place) for place in usual_places(Path("/project"), Path("/home/ann"))]
+    places = [place.as_posix() for place in usual_places(Path("/project"), Path("/home/ann"))]
     assert places == [
         "/project/mcp.json",
         "/project/.mcp.json",
@@ -224,7 +224,7 @@ def test_variables_of_editors_have_values(tmp_path: Path) -> None:
     words = ["${workspaceFolderBasename}", "${userHome}${/}x", "a${pathSeparator}b"]
     found = server(tmp_path, {"command": "a", "args": words})
     assert isinstance(found, StdioServer)
-    assert list(found.args) == [tmp_path.name, f"{Path.home()}/x", "a/b"]
+    assert list(found.args) == [tmp_path.name, str(Path.home() / "x"), f"a{os.sep}b"]
 
 
 @pytest.mark.rule("CLI-100")
@@ -234,7 +234,7 @@ def test_folder_of_a_workspace_is_found_by_its_name(tmp_path: Path) -> None:
     words = ["${workspaceFolder:here}/a", "${workspaceFolder:there}"]
     found = server(tmp_path / "here", {"command": "a", "args": words})
     assert isinstance(found, StdioServer)
-    assert list(found.args) == [f"{tmp_path}/here/a", f"{tmp_path}/there"]
+    assert list(found.args) == [f"{tmp_path / 'here'}/a", str(tmp_path / "there")]
     for name in ("nowhere", "..", "", "there/../here"):
         with pytest.raises(ServerFileError, match="is called so"):
             server(tmp_path / "here", {"command": f"${{workspaceFolder:{name}}}"})

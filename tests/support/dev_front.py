@@ -23,6 +23,7 @@ from attrs import define, field
 from tests.support import fork_server
 
 from .process import PATIENCE, Hanging, command, environment
+from .programs import end, home_at, output_file
 
 Event: TypeAlias = "tuple[str, dict[str, Any]]"
 
@@ -232,16 +233,11 @@ def dev_front(
     """Run `foundation-rt dev` in a folder, which is its home, too."""
     log = folder / "front.log"
     port = () if "--port" in words else ("--port", "0")
-    with log.open("w") as stderr:
+    with open(output_file(log), "ab") as stderr:
         process = fork_server.Popen(
             command("dev", *port, *words),
             cwd=folder,
-            env={
-                **environment(),
-                "HOME": str(folder),
-                "XDG_STATE_HOME": str(folder),
-                **(env or {}),
-            },
+            env={**environment(), **home_at(folder), **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -260,7 +256,7 @@ def dev_front(
         front = DevFront(endpoint, page, process, log, lines, printed)
         yield front
         if process.poll() is None:
-            assert front.end(signal.SIGTERM) == 128 + signal.SIGTERM, log.read_text()
+            end(process, PATIENCE)
     finally:
         if front is not None:
             front.reader.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,7 +84,7 @@ async def ask(ctx: ToolContext) -> Any:
 @server.tool
 async def die(ctx: ToolContext) -> str:
     """Kill the process in mid-call."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), 9)
     return "never"
 
 

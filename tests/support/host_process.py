@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
-import signal
 import socket
 import subprocess
 import threading
@@ -18,6 +16,7 @@ from attrs import define, field
 from tests.support import fork_server
 
 from .process import PATIENCE, command, environment
+from .programs import end, home_at, output_file
 
 _OTHERS = ("GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "LLM_", "MCP_JSON_PATH", "PORT")
 
@@ -57,10 +56,10 @@ def host_process(
     variables = variables or {}
     own = {key: each for key, each in environment().items() if not key.startswith(_OTHERS)}
     # What it keeps for its user stays in the folder too.
-    env = {**own, "HOME": str(folder), "XDG_STATE_HOME": str(folder), **variables}
+    env = {**own, **home_at(folder), **variables}
     port = () if "--port" in words else ("--port", "0")
     log = folder / "host.log"
-    with open(log, "a") as stderr:
+    with open(output_file(log), "ab") as stderr:
         process = fork_server.Popen(
             command("host", *port, *words),
             cwd=folder,
@@ -72,8 +71,7 @@ def host_process(
     try:
         yield HostProcess(_printed_url(process, log), process, log)
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 128 + signal.SIGTERM, log.read_text()
+            end(process, PATIENCE)
     finally:
         process.kill()
         process.wait(PATIENCE)
@@ -83,10 +81,11 @@ def host_process(
 
 def _printed_url(process: subprocess.Popen[str], log: Path) -> str:
     assert process.stdout is not None
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        assert selector.select(PATIENCE), log.read_text()
+    # Readline waits for it: one that prints nothing is killed.
+    late = threading.Timer(PATIENCE, process.kill)
+    late.start()
     line = process.stdout.readline()
+    late.cancel()
     found = re.search(r"http://\S+", line)
     assert found is not None, line + log.read_text()
     return found[0]

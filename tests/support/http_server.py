@@ -7,7 +7,6 @@ that went well it has to end as it should.
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -48,8 +47,7 @@ def serve_http(
     with ServerProcess(serve, environment(settings)) as process:
         yield HttpServerProcess(str(process.record(message="serving over HTTP")["url"]), process)
         if process.exit_code is None:
-            process.signal(signal.SIGTERM)
-            assert process.wait() == 128 + signal.SIGTERM
+            process.terminate()
 
 
 _LOWEST, _BELOW = 11_000, 32_768

@@ -100,7 +100,7 @@ class ServerProcess:
         stdin: tuple[int, int | None] | None = None,
         stdout: tuple[int, int | None] | None = None,
         stderr: tuple[int, int | None] | None = None,
-        start: type[subprocess.Popen[Any]] = fork_server.Popen,
+        start: Callable[..., subprocess.Popen[Any]] = fork_server.Popen,
     ) -> None:
         theirs_in, self.input = stdin or input_pipe()
         ours_out = stdout or output_pipe()
@@ -205,6 +205,12 @@ class ServerProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server."""
         self.process.send_signal(number)
+
+    def terminate(self) -> None:
+        """End it with SIGTERM; fail unless it ends as it should. On Windows nothing asks it."""
+        self.signal(signal.SIGTERM)
+        code = self.wait()
+        assert sys.platform == "win32" or code == 128 + signal.SIGTERM, code
 
     def insist(self, number: signal.Signals) -> None:
         """Send a signal again and again, until the process has ended.
@@ -421,7 +427,7 @@ def serve(
     *,
     handshake: bool = True,
     wrapper: Sequence[str] = (),
-    start: type[subprocess.Popen[Any]] = fork_server.Popen,
+    start: Callable[..., subprocess.Popen[Any]] = fork_server.Popen,
     **ends: tuple[int, int | None],
 ) -> Iterator[ServerProcess]:
     """Serve an application, given as source text, in a process of its own.

@@ -35,5 +35,9 @@ NEEDS = {
 
 def need_of(test: str) -> str | None:
     """Return what a test, a file or a folder needs; None for one that runs there."""
-    found = [each for each in NEEDS if test == each or test.startswith((f"{each}::", f"{each}/"))]
+    found = [
+        each
+        for each in NEEDS
+        if test == each or test.startswith((f"{each}::", f"{each}/", f"{each}["))
+    ]
     return NEEDS[max(found, key=len)] if found else None

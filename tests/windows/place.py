@@ -65,13 +65,12 @@ def make() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a program under Wine; Python finds the wheels and no settings."""
+    """Return the environment of a program under Wine; no settings of Python."""
     kept = {key: each for key, each in os.environ.items() if not key.startswith("PYTHON")}
     return kept | {
         "WINEPREFIX": str(PLACE / "prefix"),
         "WINEDEBUG": "-all",
         "WINEDLLOVERRIDES": "mscoree,mshtml=",
-        "PYTHONPATH": windows_path(PLACE / "site"),
         "PYTHONPYCACHEPREFIX": windows_path(PLACE / "bytecode"),
     }
 
@@ -139,6 +138,9 @@ def _fetch_wheels() -> None:
         *(word for each in extras for word in ("--extra", each)),
         *TOOLS,
     )
+    # No PYTHONPATH: servers that clients start get little of their environment.
+    found = "".join(f"{windows_path(each)}\n" for each in (PLACE / "site", ROOT))
+    (PLACE / "cp311/Lib/site-packages/foundation_rt.pth").write_text(found, "utf-8")
 
 
 def _run(*words: str) -> None:

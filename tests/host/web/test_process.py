@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from attrs import define
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
+from tests.support import fork_server
 from tests.support.host_server import PATIENCE, Frame, Page
 from tests.support.http_server import free_port
 from tests.support.process import ServerProcess, command, environment, run
+from tests.support.programs import output_file
 from tests.support.services import postgres_database
 
 
@@ -76,21 +79,22 @@ def host_process(
         (folder / "script.json").write_text(json.dumps(script))
         words = (*words, "--model", f"script:{folder / 'script.json'}")
     stdout = folder / "stdout"
-    descriptor = os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    stdout.write_text("")
     variables = {
         **environment({"logging.level": "debug"}),
         "XDG_DATA_HOME": str(folder / "data"),
         **(env or {}),
     }
-    line = ["env", "-C", str(folder), *command("host", "--port", str(port), *words)]
-    with ServerProcess(line, variables, stdout=(descriptor, None)) as process:
+    line = command("host", "--port", str(port), *words)
+    start = partial(fork_server.Popen, cwd=folder)
+    ours = (output_file(stdout), None)
+    with ServerProcess(line, variables, stdout=ours, start=start) as process:
         process.record(message="serving over HTTP")
         process.wait_until(lambda: "\n" in stdout.read_text(), "the URL is printed")
         url = stdout.read_text().split()[-1]
         yield HostProcess(process, url)
         if process.exit_code is None:
-            process.signal(signal.SIGTERM)
-            assert process.wait() == 128 + signal.SIGTERM
+            process.terminate()
 
 
 @pytest.mark.rule("HOST-01", "HOST-08", "HOST-10", "HOST-28")
@@ -121,7 +125,7 @@ async def test_chat_survives_kill_and_restart_on_sqlite(tmp_path: Path) -> None:
             await page.say("b")
             await page.until("text")
             session, seen = page.session, list(page.frames)
-            host.process.signal(signal.SIGKILL)
+            host.process.process.kill()
             assert await page.close_code() is not None
         host.process.wait()
     with host_process(tmp_path, *words, script=script) as host:

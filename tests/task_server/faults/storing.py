@@ -6,7 +6,6 @@ It prints a line for everything that has happened, after it has happened.
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -128,6 +127,8 @@ async def stop_in_a_transaction(store: Any) -> None:
 
 async def fill(store: TaskServerStore, limit: str) -> None:
     """Store jobs until files of this process may not grow; say what happened to each."""
+    import resource  # not above: Windows has none
+
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     failed = 0
     while failed < 3:

@@ -272,7 +272,7 @@ def test_accepted_jobs_are_done_once_however_often_processes_are_killed(path: Pa
     for cycle in range(size(3, 50)):
         with process("load", path, f"cycle {cycle}") as loading:
             lines = [loading.output.readline() for _ in range(20 + 37 * cycle % 60)]
-            loading.child.send_signal(signal.SIGKILL)
+            loading.child.kill()
             lines += loading.output.readlines()
         # The last line may have been cut by the kill.
         for line in lines:

@@ -1,0 +1,44 @@
+"""Programs that tests start and end as people do: their output in a file, their end by a signal.
+
+On Windows the output goes through a pipe, since Python does not start under Wine with a file as its
+output; and nothing but a console asks a program to end, so there it is terminated.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def home_at(folder: Path) -> dict[str, str]:
+    """Return the variables by which a folder is the home of a program, and has what it keeps."""
+    return dict.fromkeys(("HOME", "USERPROFILE", "XDG_STATE_HOME"), str(folder))
+
+
+def output_file(path: Path) -> int:
+    """Return a descriptor for what a program writes, which is appended to a file; close it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if sys.platform != "win32":
+        return file
+    ours, theirs = os.pipe()
+    threading.Thread(target=_copy, args=(ours, file), daemon=True).start()
+    return theirs
+
+
+def _copy(source: int, target: int) -> None:
+    while data := os.read(source, 65_536):
+        os.write(target, data)
+    os.close(source)
+    os.close(target)
+
+
+def end(process: subprocess.Popen[Any], patience: float) -> None:
+    """End a program with SIGTERM; fail unless it ends as it should, within `patience` seconds."""
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(patience)
+    assert sys.platform == "win32" or code == 128 + signal.SIGTERM, code
