@@ -30,7 +30,7 @@ def load_app(target: str, arguments: Sequence[str] = ()) -> Server:
     Raises:
         AppError: the file, the module or the server cannot be found, or importing it failed.
     """
-    source, attribute = _split(target)
+    source, attribute = split_app(target)
     sys.argv = [source, *arguments]
     refuse_folder(source)
     with _import_guard(source):
@@ -57,7 +57,12 @@ def refuse_folder(name: str) -> None:
     raise AppError(f"{name} is a folder: name the file with the server, {advice}")
 
 
-def _split(target: str) -> tuple[str, str | None]:
+def split_app(target: str) -> tuple[str, str | None]:
+    """Return the file or module of an APP, and the name of its server, if there is one.
+
+    Raises:
+        AppError: it has another form.
+    """
     source, colon, attribute = target.rpartition(":")
     if not colon or "/" in attribute or "\\" in attribute or attribute.endswith(".py"):
         return target, None

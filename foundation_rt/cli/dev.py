@@ -15,7 +15,7 @@ from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .serve import CONFIG, PORTS
-from .targets import AppTarget, find_target, with_login
+from .targets import AppTarget, app_file, find_target, with_login
 
 if TYPE_CHECKING:
     from ..apps.dev.file_watch import WatchedFiles
@@ -144,9 +144,9 @@ def _program(source: str, line: CommandLine) -> tuple[StdioServer, WatchedFiles]
     # Its output is a pipe: without this, what it prints would come when it ends.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     named = frozenset({Path(config).absolute()} if config is not None else ())
-    file = Path(source.rpartition(":")[0] if not source.endswith(".py") else source)
-    if source.partition(":")[0].endswith(".py"):
-        file = Path(source.rpartition(".py")[0] + ".py").absolute()
+    named_file = app_file(source)
+    if named_file is not None:
+        file = Path(named_file).absolute()
         if not file.is_file():
             raise UsageError(f"there is no file {file}: write it first, or correct its name")
         watched = WatchedFiles((file.parent,), named | {file})
@@ -159,9 +159,9 @@ def _serve_words(source: str, line: CommandLine) -> tuple[str, tuple[str, ...]]:
     """Return the command that serves an APP over stdio, for the file of a desktop client."""
     config = line.option("--config")
     words = ["serve", source]
-    if source.partition(":")[0].endswith(".py"):
-        path, _, attribute = source.rpartition(".py")
-        words = ["serve", f"{Path(path + '.py').absolute()}{attribute}"]
+    file = app_file(source)
+    if file is not None:
+        words = ["serve", f"{Path(file).absolute()}{source.removeprefix(file)}"]
     words += ["--config", str(Path(config).absolute())] if config is not None else []
     words += ["--", *line.program] if line.program else []
     script = Path(sys.executable).with_name("foundation-rt")
@@ -172,7 +172,8 @@ def _serve_words(source: str, line: CommandLine) -> tuple[str, tuple[str, ...]]:
 
 def _server_id(shown: str) -> str:
     """Return an id for the server of an APP: the name of its file or module."""
-    name = Path(shown.partition(":")[0]).name.removesuffix(".py").rpartition(".")[2]
+    source = Path(app_file(shown) or shown.partition(":")[0])
+    name = source.name.removesuffix(".py").rpartition(".")[2]
     cleaned = "".join(each if each.isascii() and each.isalnum() else "-" for each in name)
     return cleaned.strip("-")[:32] or "server"
 
@@ -212,7 +213,8 @@ def _named_files(launch: StdioServer | HttpServer) -> WatchedFiles:
     if not isinstance(launch, StdioServer):
         return WatchedFiles()
     folder = Path(launch.cwd or Path.cwd()).absolute()
-    named = [folder / word for word in launch.args if word.partition(":")[0].endswith(SUFFIXES)]
+    words = [app_file(word) or word for word in launch.args]
+    named = [folder / word for word in words if word.endswith(SUFFIXES)]
     found = [path for path in named if path.is_file()]
     return WatchedFiles(tuple({path.parent: None for path in found}), frozenset(found))
 

@@ -52,14 +52,14 @@ def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if not isinstance(app, str):
         server: Server = app
         return server
-    from .apps import load_app
+    from .apps import load_app, split_app
 
     folder = request.config.rootpath if mark is None else request.path.parent
     monkeypatch.setattr(sys, "argv", sys.argv)  # loading an application changes it
-    source, colon, attribute = app.partition(":")
+    source, attribute = split_app(app)
     if source.endswith(".py"):
         source = _importable(folder / source, monkeypatch)
-    return load_app(f"{source}{colon}{attribute}")
+    return load_app(source if attribute is None else f"{source}:{attribute}")
 
 
 def _importable(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:

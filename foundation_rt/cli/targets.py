@@ -287,15 +287,21 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
     return server_of(file.entry(name, variables))
 
 
+def app_file(text: str) -> str | None:
+    """Return the file that an application is named by, `FILE.py` or `FILE.py:attribute`."""
+    found = _FILE_APP.fullmatch(text)
+    return None if found is None else found[1]
+
+
 def _is_app(text: str) -> bool:
     """Return whether this is an application by its form.
 
     A file that exists may have any name. One that does not is a command line if it has several
     words: `python tools.py`.
     """
-    file = _FILE_APP.fullmatch(text)
+    file = app_file(text)
     if file is not None:
-        return len(text.split()) == 1 or os.path.isfile(file[1])  # noqa: PTH113
+        return len(text.split()) == 1 or os.path.isfile(file)  # noqa: PTH113
     return _MODULE_APP.fullmatch(text) is not None
 
 
