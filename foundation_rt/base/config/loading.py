@@ -305,12 +305,12 @@ def _read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig")  # editors on Windows put a BOM first
     except FileNotFoundError:
         raise UnusableFileError("an existing file; there is none by that name") from None
-    except IsADirectoryError:
-        raise UnusableFileError("a file; this is a directory") from None
     except UnicodeDecodeError as error:
         reason = f"text in UTF-8; byte {error.start} is not valid"
         raise UnusableFileError(reason) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if path.is_dir():
+            raise UnusableFileError("a file; this is a directory") from None
         raise UnusableFileError(f"a file that can be read: {error}") from None
 
 
