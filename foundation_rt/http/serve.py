@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -405,9 +405,11 @@ class HttpProcess:
             signal.set_wakeup_fd(previous)
 
     def _on_input(self) -> None:
-        if not os.read(0, 64):
-            self._loop.remove_reader(0)
-            signal.raise_signal(signal.SIGTERM)
+        with suppress(ConnectionResetError):  # it has gone, and had not read that this one serves
+            if os.read(0, 64):
+                return
+        self._loop.remove_reader(0)
+        signal.raise_signal(signal.SIGTERM)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signal is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation_rt.http.cluster.worker_processes import WORKER_VARIABLE, WorkerPlace
 from tests.support.http_server import free_port, serve_http, serve_workers
 from tests.support.process import ServerProcess, command, environment, run
 from tests.support.raw_http import META, RawClient
@@ -387,6 +388,19 @@ def test_workers_end_with_whoever_started_them(app: Path) -> None:
         assert process.wait() == -signal.SIGKILL
         process.drain_log()
         assert len(process.records_with(message="left")) == 2
+
+
+@pytest.mark.rule("HTTP-35")
+def test_worker_whose_report_was_not_read_ends_too(app: Path, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    place = WorkerPlace(key="00" * 32, group="group", slot=0, folder=str(tmp_path))
+    words = ("--http", f"127.0.0.1:{free_port()}", "--workers", "2", "--no-auth")
+    variables = environment() | {WORKER_VARIABLE: str(place)}
+    stdin = theirs.detach(), None
+    with ServerProcess(command("serve", str(app), *words), variables, stdin) as worker, ours:
+        assert ours.recv(1, socket.MSG_PEEK) == b"\0"
+        ours.close()
+        assert worker.wait() == 128 + signal.SIGTERM
 
 
 @pytest.mark.rule("HTTP-34")
