@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from urllib.parse import urlsplit
 
 from attrs import frozen
 
 from ...base.config.sections import (
     POSTGRES_SCHEMES,
+    AbsolutePath,
     Choice,
     Integer,
     Kind,
@@ -30,8 +30,6 @@ DEFAULT_SERVERS = "mcp.json"
 DEFAULT_PORT = 3000
 
 _PATH = Pattern(r"[^\x00]{1,4095}", "the path of a file", optional=True)
-_ABSOLUTE = r"[A-Za-z]:[\\/].*|\\\\.*" if sys.platform == "win32" else r"/.*"
-_FOLDER = Pattern(_ABSOLUTE, "an absolute path")
 _MAX_PROMPT = 32_768
 _NUMBER = re.compile(r"[0-9](\.[0-9]{1,6})?")
 
@@ -162,7 +160,9 @@ class HostSettings(Settings):
     )
     tool_timeout_ms: int = milliseconds(60_000, "How long a call of a tool may take.")
     approve_all: bool = flag(False, "Call tools without asking a person.")
-    roots: tuple[str, ...] = setting((), ListOf(_FOLDER), "Folders that servers are told of.")
+    roots: tuple[str, ...] = setting(
+        (), ListOf(AbsolutePath()), "Folders that servers are told of."
+    )
     store: str = setting(
         MEMORY,
         StoreUrl((MEMORY,), ("sqlite", *POSTGRES_SCHEMES)),

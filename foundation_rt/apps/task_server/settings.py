@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from attrs import frozen
 
 from ...base.config.sections import (
     POSTGRES_SCHEMES,
+    AbsolutePath,
     Integer,
-    Pattern,
     Settings,
     StoreUrl,
     byte_count,
@@ -22,9 +20,6 @@ SECTION = "task_server"
 
 DEFAULT_DATABASE = "default"
 """A SQLite file of the user; see `app.default_database`."""
-
-_ABSOLUTE = r"[A-Za-z]:[\\/].*|\\\\.*" if sys.platform == "win32" else r"/.*"
-_FOLDER = Pattern(_ABSOLUTE, "an absolute path", optional=True)
 
 
 @frozen(eq=False, repr=False)
@@ -41,7 +36,9 @@ class TaskServerSettings(Settings):
         False, "Offer only the tools that change nothing, and carry out no jobs."
     )
     file_root: str | None = setting(
-        None, _FOLDER, "Folder of the files that `mcp-tasks-from-file` may read."
+        None,
+        AbsolutePath(optional=True),
+        "Folder of the files that `mcp-tasks-from-file` may read.",
     )
     max_file_bytes: int = byte_count(64 * 1024 * 1024, "Largest file of tasks.")
     # With every member, 15,000 tasks are more than the validator checks at once.

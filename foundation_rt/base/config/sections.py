@@ -11,6 +11,7 @@ A start without such sections does not import this module.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from keyword import iskeyword
 from typing import Any
@@ -42,6 +43,7 @@ from .types import (
 
 __all__ = [
     "POSTGRES_SCHEMES",
+    "AbsolutePath",
     "Choice",
     "Flag",
     "Integer",
@@ -66,6 +68,18 @@ _EXPECTED_NAME = (
     f"expected a name of 1 to {_MAX_NAME} letters a-z, digits and single _, a letter first,"
     " and no keyword of Python"
 )
+
+
+class AbsolutePath(Pattern):
+    """An absolute path of this system; on Windows with a drive, or of a share.
+
+    Args:
+        optional: None is accepted as well.
+    """
+
+    def __init__(self, *, optional: bool = False) -> None:
+        pattern = r"[A-Za-z]:[\\/].*|\\\\.*" if sys.platform == "win32" else r"/.*"
+        super().__init__(pattern, "an absolute path", optional=optional)
 
 
 def config_with(sections: Mapping[str, type[Settings]]) -> type[ServerConfig]:

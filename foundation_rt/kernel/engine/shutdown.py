@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -62,21 +62,21 @@ def exit_code(number: int) -> int:
     return 128 + _COUNTS_AS.get(number, number)
 
 
-def watch_console(handler: Callable[[int, FrameType | None], object]) -> None:
-    """Handle the end of a console on Windows, in any thread, as SIGHUP, number 1 (WIN-05)."""
-    if sys.platform == "win32":
-        from ...base.windows import on_console_end
-
-        on_console_end(lambda: handler(1, None))
-
-
 @contextmanager
 def handling_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Handle the ending signals by `handler` within the block; in the main thread only."""
+    """Handle the ending signals by `handler` within the block; in the main thread only.
+
+    The end of a console of Windows is SIGHUP, number 1, in any thread (WIN-05).
+    """
     previous = {each: signal.signal(each, handler) for each in ending_signals()}
-    watch_console(handler)
+    console: AbstractContextManager[object] = nullcontext()
+    if sys.platform == "win32":
+        from ...base.windows import handling_console_end
+
+        console = handling_console_end(lambda: handler(1, None))
     try:
-        yield
+        with console:
+            yield
     finally:
         for number, former in previous.items():
             signal.signal(number, former)

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,9 +32,8 @@ from ..engine.shutdown import (
     STOP_SHARE,
     abandon_calls,
     end_process,
-    ending_signals,
     exit_code,
-    watch_console,
+    handling_signals,
 )
 from ..records import identity_fields
 from .descriptors import ProtocolDescriptors, isolate
@@ -336,20 +336,13 @@ class StdioTransport:
 
     def _take_signals(self) -> Callable[[], None]:
         """Handle the ending signals; return a function that restores the previous handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        previous = {each: signal.signal(each, self._on_signal) for each in ending_signals()}
-        watch_console(self._on_signal)
-        descriptor = signal.set_wakeup_fd(
-            self._watchdog.signal_descriptor, warn_on_full_buffer=False
-        )
-
-        def restore() -> None:
-            signal.set_wakeup_fd(descriptor)
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-        return restore
+        stack = ExitStack()
+        if threading.current_thread() is threading.main_thread():
+            stack.enter_context(handling_signals(self._on_signal))
+            descriptor = self._watchdog.signal_descriptor
+            before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+            stack.callback(signal.set_wakeup_fd, before)
+        return stack.close
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signal is not None:
