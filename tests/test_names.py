@@ -57,7 +57,8 @@ OTHERS = {
 """Names that stand in no code of ours, by where they come from."""
 
 USERS_FILES = {"FILE.py", "tools.py", "test_tools.py", "app.py", "mcp.json", ".mcp.json"}
-USERS_FILES |= {"claude_desktop_config.json", "package-lock.json"}
+USERS_FILES |= {"claude_desktop_config.json", "mcp_config.json", "package-lock.json"}
+USERS_FILES |= {"settings.json", "config.toml"}
 """Files of the people who use the runtime."""
 
 INSTANCES = {

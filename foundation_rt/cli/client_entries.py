@@ -1,7 +1,7 @@
 """The files of clients that `install` writes to: where they are, and what they hold (CLI-70).
 
-Paths and members are those that the clients document: `mcpServers` of Claude Desktop, Claude Code
-and Cursor, `servers` of VS Code with a `type`, `mcp_servers` of Codex in TOML.
+Paths and members are those that the clients document: `mcpServers` of most, `servers` of VS Code
+with a `type`, `mcp_servers` of Codex in TOML. Windsurf and Gemini CLI have other names for a URL.
 
 Only the entry of that server changes; comments and all else stay as they are. The file is replaced
 as a whole, so that a client never reads a part of it.
@@ -10,7 +10,6 @@ as a whole, so that a client never reads a part of it.
 from __future__ import annotations
 
 import codecs
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from attrs import frozen
 
 from ..base.files import locked_folder, replacing
+from ..base.mcp_json import claude_desktop_file, settings_folder
 from ..base.mcp_json.editing import remove_member, set_member
 from ..base.mcp_json.json_text import parse_object, read_text
 from ..client.targets import HttpServer, StdioServer
@@ -164,7 +164,8 @@ class DesktopClient:
         member: of that file, in which servers are listed by name.
         names_type: an entry has a `type`.
         reaches_urls: an entry may be a URL; otherwise a bridge has to be started for it.
-        headers_member: of an entry with a URL.
+        url_member: of an entry with a URL.
+        headers_member: of such an entry.
     """
 
     title: str
@@ -173,6 +174,7 @@ class DesktopClient:
     member: str = "mcpServers"
     names_type: bool = False
     reaches_urls: bool = True
+    url_member: str = "url"
     headers_member: str = "headers"
 
     def path(self, *, in_project: bool) -> Path | None:
@@ -191,30 +193,24 @@ class DesktopClient:
         if isinstance(server, HttpServer):
             kind = {"type": "http"} if self.names_type else {}
             headers = {self.headers_member: dict(server.headers)} if server.headers else {}
-            return {**kind, "url": server.url, **headers}
+            return {**kind, self.url_member: server.url, **headers}
         kind = {"type": "stdio"} if self.names_type else {}
         env = {"env": dict(server.env)} if server.env else {}
         return {**kind, "command": server.command, "args": [*server.args], **env}
 
 
-def desktop_clients(variables: Mapping[str, str]) -> Mapping[str, DesktopClient]:
+def desktop_clients(variables: Mapping[str, str], home: Path) -> Mapping[str, DesktopClient]:
     """Return the clients, by the name on the command line.
 
     Args:
-        variables: of the environment: `CODEX_HOME`; `APPDATA` on Windows, and `XDG_CONFIG_HOME`
-            where it is neither that nor macOS.
+        variables: of the environment: `CODEX_HOME`.
+        home: of the user.
     """
-    if sys.platform == "darwin":
-        settings = Path("Library/Application Support")
-    elif sys.platform == "win32":
-        settings = Path(variables.get("APPDATA") or "AppData/Roaming")
-    else:
-        settings = Path(variables.get("XDG_CONFIG_HOME") or ".config")
     codex = Path(variables.get("CODEX_HOME") or ".codex")
     return {
         "claude-desktop": DesktopClient(
             "Claude Desktop",
-            settings / "Claude/claude_desktop_config.json",
+            claude_desktop_file(home),
             None,
             reaches_urls=False,
         ),
@@ -223,10 +219,22 @@ def desktop_clients(variables: Mapping[str, str]) -> Mapping[str, DesktopClient]
         "cursor": DesktopClient("Cursor", Path(".cursor/mcp.json"), Path(".cursor/mcp.json")),
         "vscode": DesktopClient(
             "VS Code",
-            settings / "Code/User/mcp.json",
+            settings_folder(home) / "Code/User/mcp.json",
             Path(".vscode/mcp.json"),
             member="servers",
             names_type=True,
+        ),
+        "windsurf": DesktopClient(
+            "Windsurf",
+            Path(".codeium/windsurf/mcp_config.json"),
+            None,
+            url_member="serverUrl",
+        ),
+        "gemini-cli": DesktopClient(
+            "Gemini CLI",
+            Path(".gemini/settings.json"),
+            Path(".gemini/settings.json"),
+            url_member="httpUrl",
         ),
         "codex": DesktopClient(
             "Codex",

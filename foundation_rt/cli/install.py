@@ -68,7 +68,7 @@ def _uninstall(line: CommandLine) -> int:
 
 
 def _file(line: CommandLine) -> ClientFile:
-    clients = desktop_clients(os.environ)
+    clients = desktop_clients(os.environ, Path.home())
     client = clients.get(line.positional[0])
     if client is None:
         raise CommandLineError(f"CLIENT is one of {', '.join(clients)}")
@@ -83,7 +83,7 @@ def _file(line: CommandLine) -> ClientFile:
 def _listed() -> Sequence[tuple[str, str, str]]:
     """Return the clients, their files and the servers in them, below the names of columns."""
     rows = [("CLIENT", "FILE", "SERVERS")]
-    for name, client in desktop_clients(os.environ).items():
+    for name, client in desktop_clients(os.environ, Path.home()).items():
         for in_project in (False, True):
             path = client.path(in_project=in_project)
             if path is not None:
@@ -292,11 +292,11 @@ def _clean(name: str) -> str:
 
 # -- the commands ---------------------------------------------------------------------------------
 
-_CLIENTS = (*desktop_clients(os.environ),)
+_CLIENTS = (*desktop_clients({}, Path()),)
 _PROJECT = Option(
     "--project",
     "write the file of the project in this folder (.cursor/mcp.json, .vscode/mcp.json, .mcp.json,"
-    " .codex/config.toml)",
+    " .gemini/settings.json, .codex/config.toml)",
 )
 _YES = Option("--yes", "write without asking")
 

@@ -58,12 +58,15 @@ FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "gemini-cli": ".gemini/settings.json",
     "codex": ".codex/config.toml",
 }
 PROJECT_FILES = {
     "claude-code": ".mcp.json",
     "cursor": ".cursor/mcp.json",
     "vscode": ".vscode/mcp.json",
+    "gemini-cli": ".gemini/settings.json",
     "codex": ".codex/config.toml",
 }
 MEMBERS = {"vscode": "servers", "codex": "mcp_servers"}
@@ -118,6 +121,9 @@ def test_urls_and_files_of_servers(home: Path) -> None:
     url = "https://example.com/mcp"
     assert main(["install", "claude-desktop", url, "--yes"]) == 0
     assert main(["install", "vscode", url, "--header", "X-Key: k", "--yes"]) == 0
+    for client, member in (("windsurf", "serverUrl"), ("gemini-cli", "httpUrl")):
+        assert main(["install", client, url, "--yes"]) == 0
+        assert entries(client, home / FILES[client]) == {"example-com": {member: url}}
     Path("mcp.json").write_text('{"mcpServers": {"a": {"url": "http://localhost:1/mcp"}}}')
     assert main(["install", "codex", "mcp.json", "--name", "all", "--yes"]) == 0
     bridge = {"command": sys.executable, "args": ["-P", "-m", "foundation_rt", "gateway", url]}
@@ -202,7 +208,7 @@ def test_a_file_that_changes_while_a_person_reads_is_left_alone(home: Path) -> N
     path = home / FILES["cursor"]
     path.parent.mkdir()
     path.write_text("{}")
-    file = ClientFile.read(desktop_clients({})["cursor"], path)
+    file = ClientFile.read(desktop_clients({}, home)["cursor"], path)
     path.write_text('{"mcpServers": {}}')
     with pytest.raises(UsageError, match="changed meanwhile"):
         file.write("{}")
@@ -252,7 +258,7 @@ def test_what_is_no_file_of_servers_is_refused(
 @pytest.mark.rule("CLI-71")
 def test_of_processes_that_write_at_once_none_undoes_another(home: Path) -> None:
     path = home / FILES["cursor"]
-    client = desktop_clients({})["cursor"]
+    client = desktop_clients({}, home)["cursor"]
     barrier, written = threading.Barrier(8), []
 
     def write(name: str) -> None:

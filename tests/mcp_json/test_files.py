@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.base.mcp_json import ServerFile, ServerFileError, usual_places
+from foundation_rt.base.mcp_json import (
+    ServerFile,
+    ServerFileError,
+    claude_desktop_file,
+    usual_places,
+)
 from foundation_rt.base.mcp_json.json_text import MAX_FILE_BYTES
 from foundation_rt.client.targets import HttpServer, StdioServer, server_of
 
@@ -120,19 +126,49 @@ def test_whatever_is_in_a_file_it_is_a_list_or_an_error(tmp_path_factory: Any, d
         assert str(path) in str(error)
 
 
-@pytest.mark.rule("CLI-13", "WIN-42")
-def test_the_usual_places() -> None:
-    places = [place.as_posix() for place in usual_places(Path("/project"), Path("/home/ann"))]
-    assert places == [
-        "/project/mcp.json",
-        "/project/.mcp.json",
-        "/project/.vscode/mcp.json",
-        "/project/.cursor/mcp.json",
-        "/home/ann/.cursor/mcp.json",
-        "/home/ann/.config/Claude/claude_desktop_config.json",
-        "/home/ann/Library/Application Support/Claude/claude_desktop_config.json",
-        "/home/ann/AppData/Roaming/Claude/claude_desktop_config.json",
+@pytest.mark.rule("CLI-13", "CLI-105")
+@pytest.mark.parametrize(
+    ("system", "variables", "settings"),
+    [
+        ("linux", {}, "home/.config"),
+        ("linux", {"XDG_CONFIG_HOME": "own"}, "home/own"),
+        ("darwin", {}, "home/Library/Application Support"),
+        ("win32", {}, "home/AppData/Roaming"),
+        ("win32", {"APPDATA": "roaming"}, "home/roaming"),
+    ],
+)
+def test_the_usual_places(
+    monkeypatch: pytest.MonkeyPatch, system: str, variables: dict[str, str], settings: str
+) -> None:
+    for name in ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", system)
+    assert [*usual_places(Path("project"), Path("home"))] == [
+        Path("project/mcp.json"),
+        Path("project/.mcp.json"),
+        Path("project/.vscode/mcp.json"),
+        Path("project/.cursor/mcp.json"),
+        Path("home/.cursor/mcp.json"),
+        Path(settings, "Claude/claude_desktop_config.json"),
+        Path(settings, "Code/User/mcp.json"),
+        Path("home/.codeium/windsurf/mcp_config.json"),
     ]
+
+
+@pytest.mark.rule("WIN-42")
+def test_file_of_a_packaged_claude_desktop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = Path("Claude/claude_desktop_config.json")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("APPDATA", str(tmp_path / "Roaming"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
+    assert claude_desktop_file(tmp_path) == tmp_path / "Roaming" / name
+    (tmp_path / "Local/Packages/Claude_other").mkdir(parents=True)  # it has not been started
+    assert claude_desktop_file(tmp_path) == tmp_path / "Roaming" / name
+    own = tmp_path / "Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming"
+    own.mkdir(parents=True)
+    assert claude_desktop_file(tmp_path) == own / name
 
 
 # -- entries

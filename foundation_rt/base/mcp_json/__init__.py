@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from .agreement import Agreement, WaitingEntry, agree, record_path
 from .entries import OAuthEntry, ServerEntry, ServerSettings
-from .files import ServerFile, is_at_home, is_of_folder, usual_places
+from .files import (
+    ServerFile,
+    claude_desktop_file,
+    is_at_home,
+    is_of_folder,
+    settings_folder,
+    usual_places,
+)
 from .problems import ServerFileError
 
 __all__ = [
@@ -16,8 +23,10 @@ __all__ = [
     "ServerSettings",
     "WaitingEntry",
     "agree",
+    "claude_desktop_file",
     "is_at_home",
     "is_of_folder",
     "record_path",
+    "settings_folder",
     "usual_places",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -96,11 +97,31 @@ def usual_places(folder: Path, home: Path) -> Iterator[Path]:
 
 
 def _places_of(home: Path) -> Iterator[Path]:
-    yield home / ".cursor" / "mcp.json"
-    desktop = "Claude/claude_desktop_config.json"
-    yield home / ".config" / desktop
-    yield home / "Library" / "Application Support" / desktop  # macOS
-    yield home / "AppData" / "Roaming" / desktop  # Windows
+    yield home / ".cursor/mcp.json"
+    yield claude_desktop_file(home)
+    yield settings_folder(home) / "Code/User/mcp.json"
+    yield home / ".codeium/windsurf/mcp_config.json"
+
+
+def settings_folder(home: Path) -> Path:
+    """Return the folder in which applications keep the settings of a user on this system."""
+    if sys.platform == "darwin":
+        return home / "Library/Application Support"
+    if sys.platform == "win32":
+        return home / (os.environ.get("APPDATA") or "AppData/Roaming")
+    return home / (os.environ.get("XDG_CONFIG_HOME") or ".config")
+
+
+def claude_desktop_file(home: Path) -> Path:
+    """Return the file in which Claude Desktop lists servers.
+
+    On Windows it comes as a package (MSIX), which has the folder of settings in one of its own.
+    """
+    folder = settings_folder(home)
+    if sys.platform == "win32":
+        local = home / (os.environ.get("LOCALAPPDATA") or "AppData/Local")
+        folder = next(iter(sorted(local.glob("Packages/Claude_*/LocalCache/Roaming"))), folder)
+    return folder / "Claude/claude_desktop_config.json"
 
 
 def _home_of(path: Path) -> str | None:
