@@ -80,7 +80,7 @@ def commands(blocks: Iterator[Block]) -> Iterator[tuple[str, list[str]]]:
                     break
 
 
-SHELL = [each for each in (*BLOCKS, *GUIDE_BLOCKS) if each.language in {"sh", "ini"}]
+SHELL = [each for each in (*BLOCKS, *GUIDE_BLOCKS) if each.language in {"sh", "powershell", "ini"}]
 
 
 def test_commands_in_blocks_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +220,18 @@ async def test_log_record_of_the_guide_has_the_members_of_a_record() -> None:
 
 
 def test_every_block_has_a_language_that_a_test_checks() -> None:
-    checked = {"python", "sh", "json", "toml", "yaml", "ini", "dockerfile", "nginx", "caddyfile"}
+    checked = {
+        "python",
+        "sh",
+        "powershell",
+        "json",
+        "toml",
+        "yaml",
+        "ini",
+        "dockerfile",
+        "nginx",
+        "caddyfile",
+    }
     assert {each.language for each in (*BLOCKS, *GUIDE_BLOCKS)} <= checked
     for page in (README, *sorted(GUIDES.glob("*.md"))):
         assert (page.name, fences_of(page)) == (page.name, 2 * len([*blocks_of(page)]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Parsers = _SubParsersAction[ArgumentParser]
 
-_SHELLS = ("bash", "zsh", "fish")
+_SHELLS = ("bash", "zsh", "fish", "powershell")
 
 # Bash parts words at `=` and `:`. shtab takes each part for an argument.
 _BASH = """
@@ -45,17 +45,25 @@ complete -F _foundation_rt foundation-rt
 """
 # What is typed of `--config=FILE` begins with the option.
 _FISH_FILES = "(__fish_complete_path (commandline -ct | string replace -r -- '^--[^=]*=' ''))"
+_POWERSHELL = """
+function _foundation_rt_words_or_file {
+  param([string]$WordToComplete)
+  @(%s) -like "$WordToComplete*"
+  _shtab_powershell_compgen_files $WordToComplete
+}"""
 
 
 def _completion(line: CommandLine) -> int:
     [shell] = line.positional
     if shell not in _SHELLS:
-        raise CommandLineError(f"SHELL is bash, zsh or fish{did_you_mean(shell, _SHELLS)}")
+        raise CommandLineError(
+            f"SHELL is bash, zsh, fish or powershell{did_you_mean(shell, _SHELLS)}"
+        )
     return write_output(script(shell).encode())
 
 
 def script(shell: str) -> str:
-    """Return the script for bash, zsh or fish.
+    """Return the script for one of the shells.
 
     Raises:
         MissingExtraError: shtab is not installed.
@@ -125,22 +133,23 @@ def _completer(words: str | tuple[str, ...]) -> dict[str, Any]:
     files = {**shtab.FILE, "fish": _FISH_FILES}
     if words == FILES:
         return files
-    listed = " ".join(words[1:])
+    listed, quoted = " ".join(words[1:]), ", ".join(f"'{each}'" for each in words[1:])
     function = "_foundation_rt_words_or_file"
     body = f'compgen -W "{listed}" -- "$1"; compgen -f -- "$1"'
     return {
         "bash": function,
         "zsh": f"_alternative 'words:command:({listed})' 'files:file:_files'",
         "fish": f"{listed} {_FISH_FILES}",
-        "preamble": {"bash": f"{function}() {{ {body}; }}"},
+        "powershell": function,
+        "preamble": {"bash": f"{function}() {{ {body}; }}", "powershell": _POWERSHELL % quoted},
     }
 
 
 COMPLETION = CliCommand(
     "completion",
-    "print the completion of bash, zsh or fish",
+    "print the completion of bash, zsh, fish or PowerShell",
     _completion,
-    (Argument("SHELL", "bash, zsh or fish", _SHELLS),),
+    (Argument("SHELL", "bash, zsh, fish or powershell", _SHELLS),),
     about="""\
 Print a script that completes commands, options, their values and files in a shell. Needs the extra
 `cli`.""",
@@ -148,5 +157,6 @@ Print a script that completes commands, options, their values and files in a she
 examples:
   source <(foundation-rt completion bash)      # in this bash; in ~/.bashrc: in every one
   source <(foundation-rt completion zsh)       # in ~/.zshrc, below compinit
-  foundation-rt completion fish > ~/.config/fish/completions/foundation-rt.fish""",
+  foundation-rt completion fish > ~/.config/fish/completions/foundation-rt.fish
+  foundation-rt completion powershell | Out-String | Invoke-Expression    # in $PROFILE""",
 )

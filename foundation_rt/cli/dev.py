@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
-from .serve import CONFIG, PORTS
+from .serve import CONFIG, PORTS, is_terminal
 from .targets import AppTarget, app_file, find_target, with_login
+from .terminal import has_colours
 
 if TYPE_CHECKING:
     from ..apps.dev.file_watch import WatchedFiles
@@ -63,7 +64,7 @@ def _announce(
 def _writer() -> Callable[[list[Styled]], object]:
     """Return what writes a line to stdout, in colour on a terminal (NO_COLOR turns it off)."""
     output = sys.stdout
-    is_coloured = output is not None and output.isatty() and not os.environ.get("NO_COLOR")
+    is_coloured = is_terminal(output) and has_colours()
 
     def shown(text: str, style: str | None) -> str:
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if is_coloured and style else text

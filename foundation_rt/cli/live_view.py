@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import sys
 from time import monotonic
 from typing import Any
@@ -17,6 +16,7 @@ import orjson
 from attrs import define, field
 
 from ..client.safe_text import printable_line
+from .render import takes_escapes
 from .terminal import LEVEL_COLOURS, has_colours, paint, readable_problem
 
 _PATIENCE = 0.3
@@ -85,7 +85,7 @@ class LiveView:
 
     def _show(self) -> None:
         self._is_shown = True
-        if self._bars is None and _moves():
+        if self._bars is None and takes_escapes():
             self._bars = _bars(self._title)
         if self._bars is not None:
             self._bars.start()
@@ -112,11 +112,6 @@ class LiveView:
             sys.stderr.flush()
         except OSError:  # the terminal has been closed
             pass
-
-
-def _moves() -> bool:
-    """Return whether the terminal of stderr can move its cursor; one that is dumb cannot."""
-    return os.environ.get("TERM") not in (None, "", "dumb")
 
 
 def _bars(title: str) -> Any:

@@ -21,6 +21,10 @@ _USAGE_EXIT = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code (CLI-06, CLI-20, CLI-55)."""
+    if sys.platform == "win32":
+        from ..base.windows import write_utf8
+
+        write_utf8()
     given = sys.argv[1:] if arguments is None else arguments
     name, *rest = given or ["--help"]
     if name == "help" and rest:  # as `COMMAND --help`

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..features.server_requests.elicitation import ElicitResult
 from ..features.server_requests.sampling import SampleResult
 from ..protocol.content import Audio, Image, Text
-from .person import InputClosedError
+from .person import END_OF_INPUT, InputClosedError
 from .render import wrapped
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ async def ask_form(
     form = ElicitationRequest(message, schema)
     fields = schema["properties"]
     if fields:
-        _write(_wrapped("  Enter takes a default or leaves a field out; Ctrl-D cancels.\n"))
+        hint = f"  Enter takes a default or leaves a field out; {END_OF_INPUT} cancels.\n"
+        _write(_wrapped(hint))
     try:
         while True:
             content = await _fill_in(person, form)
@@ -95,7 +96,10 @@ async def answer_as_model(
     for message in request.messages:
         _write_text(message.role, "\n".join(map(_block, message.content)))
     lines: list[str] = []
-    question = "  Write the answer, then Ctrl-D on a line of its own. Ctrl-D at once refuses.\n"
+    question = (
+        f"  Write the answer, then {END_OF_INPUT} on a line of its own."
+        f" {END_OF_INPUT} at once refuses.\n"
+    )
     while (line := await person.read_line(question)) is not None:
         lines.append(line)
         question = ""

@@ -221,7 +221,14 @@ def _styler(columns: int) -> Callable[[Part], str]:
         if shown is None:
             return ""
         written = StringIO()
-        console = Console(file=written, force_terminal=True, width=columns, highlight=False)
+        console = Console(
+            file=written,
+            force_terminal=True,
+            color_system="auto" if takes_escapes() else None,
+            legacy_windows=False,
+            width=columns,
+            highlight=False,
+        )
         console.print(shown, soft_wrap=not isinstance(part, Table))
         return written.getvalue()
 
@@ -284,6 +291,16 @@ class Output:
         """Write a warning for people; a program reads one error or nothing."""
         if not self.as_json:
             self.error(None, f"warning: {text}")
+
+
+def takes_escapes() -> bool:
+    """Return whether the terminal takes escape sequences: no dumb one, no old console (CLI-32)."""
+    kind = os.environ.get("TERM", "")
+    if sys.platform == "win32" and kind != "dumb":
+        from ..base.windows import takes_escapes
+
+        return takes_escapes()
+    return kind not in ("", "dumb")
 
 
 def write_output(data: bytes) -> int:

@@ -19,7 +19,7 @@ from ..base.jsonschema.compilation import compile_schema
 from ..base.shell_words import join, quote
 from ..client.safe_text import printable_line
 from ..kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
-from .render import wrapped
+from .render import takes_escapes, wrapped
 
 if TYPE_CHECKING:
     from ..server import Server
@@ -64,8 +64,8 @@ _OF_CALL = frozenset(
 
 
 def has_colours() -> bool:
-    """Return whether the terminal of stderr gets colours: not with NO_COLOR, nor a dumb one."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "", "dumb")
+    """Return whether the terminal gets colours: not with NO_COLOR, nor one without escapes."""
+    return not os.environ.get("NO_COLOR") and takes_escapes()
 
 
 def paint(text: str, colour: str, *, coloured: bool) -> str:

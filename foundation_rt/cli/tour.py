@@ -1,4 +1,4 @@
-"""`make demo`: a tour of ten seconds, with real server processes and a client of each.
+"""`python -m foundation_rt.cli.tour`: ten seconds, with real server processes and their client.
 
 One screen: a call, a refusal, a deadline, progress, a question, a batch of tasks, a gateway in
 front of two servers, and the log. Each part names the command with which it can be repeated.
@@ -26,7 +26,7 @@ from ..client.safe_text import printable_line
 from ..client.targets import StdioServer
 from ..errors import UsageError
 from ..protocol.methods import TOOLS_CALL
-from .render import wrapped
+from .render import takes_escapes, wrapped
 from .terminal import has_colours, paint, readable_record
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ _MAX_TEXT = 400
 
 _GUEST = {"name": "Ada", "people": 2, "day": "2027-05-04"}
 
+_ACTIVATE = r".venv\Scripts\activate" if sys.platform == "win32" else ". .venv/bin/activate"
 _NEXT = (
-    (". .venv/bin/activate", "so that the shell finds the rest"),
+    (_ACTIVATE, "so that the shell finds the rest"),
     ("foundation-rt inspect foundation_rt.examples.notes:server", "look at one of the examples"),
     ("pip install --editable '.[host]'", "what pages and HTTP need"),
     ("foundation-rt dev foundation_rt.examples.notes:server", "use it on a page in your browser"),
@@ -66,15 +67,16 @@ def _program(*words: str, **settings: str) -> StdioServer:
 class Screen:
     """Writes to stdout, in colour and with moving bars at a terminal."""
 
-    _is_terminal: bool = field(init=False)
+    _moves: bool = field(init=False)
     _coloured: bool = field(init=False)
     _columns: int = field(init=False)
     _chapters: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._is_terminal = sys.stdout.isatty()
-        self._coloured = self._is_terminal and has_colours()
-        width = shutil.get_terminal_size().columns if self._is_terminal else _WIDTH
+        is_terminal = sys.stdout.isatty()
+        self._moves = is_terminal and takes_escapes()
+        self._coloured = is_terminal and has_colours()
+        width = shutil.get_terminal_size().columns if is_terminal else _WIDTH
         self._columns = max(20, width)
 
     def write(self, text: str, colour: str = "") -> None:
@@ -110,16 +112,16 @@ class Screen:
         self.write(wrapped(f"    {printable_line(text)[:_MAX_TEXT]}", self._columns))
 
     def bar(self, done: float, total: float | None, message: str | None) -> None:
-        """Move a bar of progress; where no terminal is, write the end of it alone."""
+        """Move a bar of progress; where it cannot move, write the end of it alone."""
         total = total or 1.0
         width = min(_BAR, self._columns // 3)
         filled = round(width * min(1.0, done / total))
         bar = paint("━" * filled, "green", coloured=self._coloured) + "─" * (width - filled)
         text = f"    {bar} {(message or '')[: self._columns - width - 6]}"
-        if self._is_terminal:
+        if self._moves:
             sys.stdout.write(f"\r\x1b[K{text}")
         if done >= total:
-            self.write("" if self._is_terminal else text)
+            self.write("" if self._moves else text)
         sys.stdout.flush()
 
     def log(self, lines: Sequence[str]) -> None:
@@ -279,6 +281,10 @@ def _ignore(line: str) -> None:
 
 def main() -> int:
     """Make the tour; return the exit code, 1 if a server failed."""
+    if sys.platform == "win32":
+        from ..base.windows import write_utf8
+
+        write_utf8()
     screen = Screen()
     screen.write("foundation-rt, in ten seconds: real server processes, and their client", "bold")
     with tempfile.TemporaryDirectory(prefix="foundation-rt-tour-") as folder:

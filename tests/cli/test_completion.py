@@ -118,15 +118,16 @@ def test_shell_completes_commands_options_values_and_files(
 
 
 @pytest.mark.rule("CLI-56")
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", [*SHELLS, "powershell"])
 def test_script_has_every_command_option_and_value(shell: str, capsys: Captured) -> None:
     text = script(shell, capsys)
+    between = "', '" if shell == "powershell" else " "
     for command in COMMANDS.values():
         assert command.name.split()[-1].strip("-") in text
         for option in command.every_option().values():
             assert (f"-l {option.name[2:]} " if shell == "fish" else option.name) in text
             if isinstance(option.words, tuple):
-                assert " ".join(option.words) in text
+                assert between.join(option.words) in text
     assert "\x1b" not in text
 
 
@@ -184,7 +185,7 @@ def test_help_of_a_command_has_usage_examples_and_its_options(name: str, capsys:
         (["help", "serv"], "there is no command 'serv' (did you mean serve?)"),
         (["task"], "there is no command 'task' (did you mean task-server or ask?)"),
         (["task-server", "exprt"], "there is no command 'exprt' (did you mean export?)"),
-        (["completion", "fsh"], "SHELL is bash, zsh or fish (did you mean fish or zsh"),
+        (["completion", "fsh"], "SHELL is bash, zsh, fish or powershell (did you mean fish or zsh"),
         (["serve", "--confg", "x"], "there is no option '--confg' (did you mean --config?)"),
         (["call", "--tiemeout=hush"], "there is no option '--tiemeout' (did you mean --timeout?)"),
         (["dev", "--prot", "1"], "there is no option '--prot' (did you mean --port?)"),

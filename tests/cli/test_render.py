@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -23,6 +24,14 @@ from foundation_rt.cli.render import (
     Table,
     render,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _at_a_terminal() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm-256color")
+        yield
+
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b]0;b\x07\r\u202e\x9b2J"
@@ -150,6 +159,12 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     codes = STYLE.findall(render([Json({"a": "b", "c": 1}), Table([("x", "y")])], columns=80))
     assert not [code for code in codes if re.search(r"[34][0-9]", code)]
+
+
+@pytest.mark.rule("CLI-32")
+def test_dumb_terminal_gets_no_escape_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in render([Heading("a"), Json({"a": "b"}), Table([("x", "y")])], columns=80)
 
 
 # -- where they go
