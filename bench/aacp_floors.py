@@ -270,7 +270,7 @@ class _Postgres:
         for each in requests:
             place[each.target_agent_id] += 1
             chosen.append((each.request_id, 0, False, place[each.target_agent_id]))
-        await self._write(1, statements.claim(chosen, _OWNER, _NOW_MS, _LATER_MS))
+        await self._write(1, statements.claim(chosen, _OWNER, _NOW_MS, _LATER_MS, is_quiet=False))
 
     async def _finish(self, requests: list[RequestRecord]) -> None:
         for each in requests:

@@ -69,7 +69,7 @@ PLANTED: dict[Plant, int] = {
 CAUGHT_BY_ONE_FAULT: dict[Plant, tuple[int, tuple[Fault, ...]]] = {
     plants.locked_item_dropped: (5, (Fault.FROZEN,)),
     plants.unanswered_operation_not_repeated: (0, (Fault.CUT_OFF,)),
-    plants.lapsed_claim_taken_before_a_live_one: (111, (Fault.SHORT_HOLE, Fault.SLOW_STORE)),
+    plants.lapsed_claim_taken_before_a_live_one: (2074, (Fault.SHORT_HOLE, Fault.SLOW_STORE)),
     plants.lapsed_claims_left_to_their_owner: (69, (Fault.SHORT_HOLE, Fault.SLOW_STORE)),
     plants.leases_renewed_on_the_loop_only: (5, (Fault.BLOCKED, Fault.SLOW_EXECUTOR)),
     plants.wall_clock_trusted: (4, (Fault.CLOCK_FORWARD,)),

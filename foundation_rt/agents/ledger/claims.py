@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 MAX_AGENTS = 1000
 """The most agents that have numbers of their own in the life of a node."""
 
+HELD_SHARE = 0.6
+"""The share of a lease that claims must still have when others are made behind them on entry: less
+than the two thirds that they have before a renewal, and longer than the entry takes."""
+
 OTHER_AGENTS = "other"
 """The name under which all further ones are counted."""
 
@@ -129,6 +133,8 @@ class Claims:
     _asked: Collection[str] = field(default=(), init=False)
     # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
     _overtaken: set[str] = field(factory=set, init=False)
+    # The same of an APPEND.
+    _overtaken_on_entry: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
     # Agents with claims that are being given back, and how many: those come before what is behind.
     _releasing: Counter[str] = field(factory=Counter, init=False)
@@ -218,6 +224,7 @@ class Claims:
             *self.exchange.plan_reply(now_ms),
             in_transaction,
             claim.on_entry,
+            claim.is_quiet,
         )
 
     def give_back(
@@ -240,8 +247,11 @@ class Claims:
             # What is behind it does not wait where the order does not matter (AACP-190).
             leaves_queue |= claim.workers > 1 and not_before_ms is not None
             self._let_go(claim)
-            if self.operations.is_busy(Operation.CLAIM) and not leaves_queue:
-                self._overtaken.add(claim.target_agent_id)
+            if not leaves_queue:
+                if self.operations.is_busy(Operation.CLAIM):
+                    self._overtaken.add(claim.target_agent_id)
+                if claim.target_agent_id in self._entering:
+                    self._overtaken_on_entry.add(claim.target_agent_id)
             self._release(claim, not_before_ms, begun=begun, leaves_queue=leaves_queue)
 
     def forget_failed_claim(self, persist: Persist) -> None:
@@ -269,21 +279,24 @@ class Claims:
         if not self.is_claiming:
             return NO_CLAIMING
         wanted: dict[str, int] = {}
-        serves = []
+        idle, serves = [], []
         for agent_id in dict.fromkeys(each.target_agent_id for each in messages if each.local):
             quota = self._agents.get(agent_id)
             if quota is None:
                 continue
-            if not quota.held and self._has_nothing(agent_id):
-                wanted[agent_id] = quota.capacity
+            if quota.held < quota.capacity and self._has_nothing(agent_id):
+                wanted[agent_id] = quota.capacity - quota.held
+                if not quota.held:
+                    idle.append(agent_id)
             else:
                 serves.append(agent_id)
         self._entering |= wanted.keys()
-        lease_until_ms = now_ms + self.operations.settings.lease_ms
-        return Claiming(wanted, self._owner, lease_until_ms, serves)
+        lease_ms = self.operations.settings.lease_ms
+        held_until_ms = now_ms + int(lease_ms * HELD_SHARE)
+        return Claiming(wanted, self._owner, now_ms + lease_ms, held_until_ms, idle, serves)
 
     def _has_nothing(self, agent_id: str) -> bool:
-        """Return whether nothing is known to wait for an agent, or to be claimed for it."""
+        """Return whether all that is known of an agent's queue is claimed here."""
         is_asked = self.operations.is_busy(Operation.CLAIM) and agent_id in self._asked
         return not (
             is_asked
@@ -307,7 +320,8 @@ class Claims:
                 self._give_back_unknown(message.key, answer.existing)
         self._entering = set(self._in_doubt.values())
         claims.sort(key=lambda claim: -claim.priority)
-        self._take(claims, claiming.lease_until_ms <= now_ms, (), now_ms)
+        overtaken, self._overtaken_on_entry = self._overtaken_on_entry, set()
+        self._take(claims, claiming.lease_until_ms <= now_ms, overtaken, now_ms)
         if was_entering:
             self.operations.want(Operation.CLAIM)  # for those that have become awake meanwhile
 

@@ -314,6 +314,8 @@ class Claiming:
         wanted: the most that are claimed for each agent, by its id.
         owner: of the claims.
         lease_until_ms: the end of the leases.
+        held_until_ms: what the owner has claimed for at least so long may be before them.
+        idle: those of the agents that execute nothing, as for `AACPPersistenceAdapter.claim`.
         serves: the other agents that it executes: it looks into their queues afterwards, so that
             others need not be told (AACP-97).
     """
@@ -321,7 +323,16 @@ class Claiming:
     wanted: Mapping[str, int] = field(factory=dict)
     owner: str = ""
     lease_until_ms: int = 0
+    held_until_ms: int = 0
+    idle: Collection[str] = ()
     serves: Collection[str] = ()
+
+    def holds(self, record: RequestRecord) -> bool:
+        """Return whether the owner has claimed a request for so long."""
+        until_ms = record.lease_until_ms
+        return (
+            record.owner == self.owner and until_ms is not None and until_ms >= self.held_until_ms
+        )
 
 
 NO_CLAIMING = Claiming()
@@ -368,6 +379,8 @@ class Claim(_Value):
         priority, retry: as in `RequestRecord`.
         workers: how many requests its agent executes at a time (AACP-190).
         on_entry: it was made in the transaction that entered the request (AACP-193).
+        is_quiet: its owner, which has heard of no other process, does not look into the queue after
+            its outcome: whom it stops says so (AACP-195).
     """
 
     request_id: str
@@ -384,6 +397,7 @@ class Claim(_Value):
     retry: bytes | None = None
     workers: int = 1
     on_entry: bool = False
+    is_quiet: bool = False
 
     @property
     def identity_fields(self) -> dict[str, Any]:
@@ -407,7 +421,7 @@ class ClaimCompletion(Shown):
             outcome, and only if the outcome is taken. When it raises, its writes are undone and
             the outcome is not taken (AACP-05). The store may call it again after undoing its
             writes. Stores without such a connection raise `UsageError`.
-        on_entry: as in `Claim`.
+        on_entry, is_quiet: as in `Claim`.
     """
 
     request_id: str
@@ -419,6 +433,7 @@ class ClaimCompletion(Shown):
     reply_next_attempt_at_ms: int
     in_transaction: OutcomeWrite | None = None
     on_entry: bool = False
+    is_quiet: bool = False
 
 
 @define(eq=False, repr=False)

@@ -101,7 +101,8 @@ class UnitOfWork(Shown):
         moved: agents in whose queues positions were given out.
         delayed_until_ms: when the first of the requests is due that the last message that was
             made here, or the last batch that came in, has made DELAYED.
-        free: agents whose queues were empty, and that have no limits.
+        free: agents without limits in whose queues there was nothing, or nothing but what the
+            claimer has claimed.
     """
 
     incarnation: int
@@ -179,9 +180,9 @@ class UnitOfWork(Shown):
         taken = []
         for agent_id, queue in queues.items():
             queue.sort(key=lambda record: (-record.priority, record.position))
-            most = claiming.wanted[agent_id]
+            most, begins = claiming.wanted[agent_id], agent_id in claiming.idle
             taken.append(
-                claim_from(queue, most, owner, now_ms, until_ms, True, claimed, lambda _: None)
+                claim_from(queue, most, owner, now_ms, until_ms, begins, claimed, lambda _: None)
             )
         for claim in claimed.claims:
             made[claim.request_id].claim = claim

@@ -379,10 +379,13 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
             agent_id: most
             for agent_id, most in claiming.wanted.items()
             if agent_id not in self.ledger.limited
-            and all(record.request_id in new for record in self._queue(agent_id).claimable())
+            and all(
+                record.request_id in new or claiming.holds(record)
+                for record in self._queue(agent_id).claimable()
+            )
         }
-        until_ms = claiming.lease_until_ms
-        for claim in (await self.claim(free, claiming.owner, now_ms, until_ms, free)).claims:
+        owner, until_ms = claiming.owner, claiming.lease_until_ms
+        for claim in (await self.claim(free, owner, now_ms, until_ms, claiming.idle)).claims:
             new[claim.request_id].claim = claim
         return appended
 

@@ -594,9 +594,28 @@ def test_nothing_else_is_claimed_for_an_agent_while_a_message_is_entered() -> No
     assert [each.request_id for each in bench.claims()] == ["r1", "r2"]
 
 
+@pytest.mark.rule("AACP-04", "AACP-193")
+@pytest.mark.parametrize("is_given_back", [False, True])
+def test_message_is_claimed_behind_what_its_agent_has_unless_that_is_given_back(
+    is_given_back: bool,
+) -> None:
+    bench, claims = executing(1)
+    bench.node.exchange.send([outgoing("behind")], 2)
+    append = bench.waiting(Operation.APPEND)
+    claiming = append.arguments[2]
+    assert (claiming.wanted, claiming.idle, claiming.serves) == ({"b": 99}, [], [])
+    answer = bench.answer(append)
+    if is_given_back:
+        bench.node.claims.give_back(claims[0])
+    bench.node.persisted(append, answer, bench.now)
+    bench.perform()
+    again = [each.request_id for each in bench.claims()]
+    assert again == (["r0", "behind"] if is_given_back else ["behind"])
+
+
 @pytest.mark.rule("AACP-193")
 def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
-    bench, claims = executing(1)
+    bench, claims = executing(100)
     bench.node.exchange.send([outgoing("held")], 2)
     append = bench.waiting(Operation.APPEND)
     assert (append.arguments[2].wanted, append.arguments[2].serves) == ({}, ["b"])

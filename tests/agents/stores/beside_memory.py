@@ -52,6 +52,7 @@ from tests.agents.stores.contract import (
     COMPLETED_PAYLOAD,
     ERROR,
     FAR_INCARNATION,
+    HELD,
     NOW,
     Ledger,
     MakeAdapter,
@@ -145,7 +146,8 @@ class BesideMemory(RuleBasedStateMachine):
         self.messages += messages
         now = self.now
         wanted = data.draw(st.dictionaries(st.sampled_from(LOCAL), st.integers(1, 3)))
-        claiming = Claiming(wanted, "one", now + LEASE)
+        idle = [each for each in wanted if data.draw(st.booleans())]
+        claiming = Claiming(wanted, "one", now + LEASE, now + HELD, idle)
         appended = self.ask(lambda store: store.append(messages, now, claiming))
         self.claims += [each.claim for each in appended if each.claim is not None]
 
@@ -453,6 +455,10 @@ def comparable(answer: Any) -> Any:
     """Return an answer without the values that a store may choose."""
     if isinstance(answer, RequestRecord):
         return evolve(answer, position=None if answer.position is None else 0)
+    if isinstance(answer, Claim):
+        return evolve(answer, is_quiet=False)
+    if isinstance(answer, Claimed):
+        return comparable(answer.claims), answer.again_at_ms
     if isinstance(answer, Completed):
         record = None if answer.record is None else without_payload(answer.record)
         return comparable(record), answer.response
@@ -468,7 +474,7 @@ def comparable(answer: Any) -> Any:
     if isinstance(answer, list):
         return [comparable(each) for each in answer]
     if hasattr(answer, "existing"):
-        return evolve(answer, existing=comparable(answer.existing))
+        return evolve(answer, existing=comparable(answer.existing), claim=comparable(answer.claim))
     return answer
 
 

@@ -84,6 +84,8 @@ MakeAdapter = Callable[[], AACPPersistenceAdapter]
 NOW = 1_700_000_000_000
 TTL = 3_600_000
 LEASE = 30_000
+HELD = 18_000
+"""So long a claim must still last when others are made behind it on entry."""
 FAR_INCARNATION = 1_600_000_000_000
 """That of another ledger, unless a test says otherwise."""
 RETRY = 200
@@ -270,11 +272,12 @@ class Ledger:
         return self.run(self.adapter.append(messages, now))
 
     def append_claiming(
-        self, *messages: OutgoingMessage, owner: str = "me", now: int = NOW, **wanted: int
+        self, *messages: OutgoingMessage, idle: bool = True, **wanted: int
     ) -> list[Claim | None]:
-        """Enter messages and claim for these agents; return the claims."""
-        claiming = Claiming(wanted, owner, now + LEASE)
-        appended = self.run(self.adapter.append(messages, now, claiming))
+        """Enter messages and claim for these agents, `idle` or not; return the claims."""
+        agents = tuple(wanted) if idle else ()
+        claiming = Claiming(wanted, "me", NOW + LEASE, NOW + HELD, agents)
+        appended = self.run(self.adapter.append(messages, NOW, claiming))
         return [each.claim for each in appended]
 
     def receive(self, *arrivals: IncomingEnvelope, now: int = NOW) -> Received:
@@ -1056,7 +1059,7 @@ class StoreContract:
         ledger.append(outgoing("r0"), outgoing("x", target="c"))
         claimed = ledger.claim("b", most=2)
         made = outgoing("r3")
-        assert claimed.claims[0] == Claim(
+        assert evolve(claimed.claims[0], is_quiet=False) == Claim(
             "r3", 1, 1, "a", "b", MessageType.REQUEST, made.payload, 1, NOW, NOW + TTL
         )
         assert [claim.request_id for claim in claimed.claims] == ["r3", "r1"]
@@ -1114,6 +1117,24 @@ class StoreContract:
         assert claim is not None
         assert claim.request_id == "r3"
 
+    @pytest.mark.rule("AACP-04", "AACP-193", "AACP-196")
+    def test_what_is_entered_behind_lasting_claims_of_its_own_is_claimed(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.append(*(outgoing(f"{agent}1", target=agent) for agent in "bcde"))
+        ledger.claim("b", idle=["b"])
+        ledger.claim("c", owner="other")
+        ledger.claim("d", lease=HELD - 1)
+        ledger.claim("e")
+        ledger.append(outgoing("e2", target="e"))
+        batch = [outgoing(f"{agent}3", target=agent) for agent in "bcde"]
+        claims = ledger.append_claiming(*batch, outgoing("b4"), idle=False, b=2, c=1, d=1, e=1)
+        claimed = [each and (each.request_id, each.executions) for each in claims]
+        assert claimed == [("b3", 1), None, None, None, ("b4", 1)]
+        assert [ledger.request(each).executions for each in ("b1", "b3", "b4")] == [1, 0, 0]
+        assert ledger.claim("b", owner="other").again_at_ms == {"b": NOW + LEASE}
+        assert ledger.claim_ids("e") == ["e2", "e3"]
+
     @pytest.mark.rule("AACP-193")
     def test_nothing_is_claimed_with_what_it_releases(self, ledger: Ledger) -> None:
         ledger.receive(incoming(2, "held", source="a"))
@@ -1123,7 +1144,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-193", "AACP-194")
     def test_repeated_entry_shows_the_claim_that_was_made(self, ledger: Ledger) -> None:
         ledger.append_claiming(outgoing("r1"), b=1)
-        claiming = Claiming({"b": 1}, "me", NOW + LEASE)
+        claiming = Claiming({"b": 1}, "me", NOW + LEASE, NOW + HELD)
         [again] = ledger.run(ledger.adapter.append([outgoing("r1")], NOW, claiming))
         assert again.claim is None
         assert again.existing is not None

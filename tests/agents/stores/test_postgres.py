@@ -825,7 +825,7 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         behind = await two.claim({"b": 1}, "two", NOW, NOW + LEASE)
         await calls.until(2)
         end = completion(entered.claim)
-        end.on_entry = True
+        end.on_entry = end.is_quiet = True
         [first] = await one.complete([end], NOW)
         [claim] = (await one.claim({"b": 1}, "one", NOW, NOW + LEASE)).claims
         await two.append([outgoing("not told")], NOW, serves)
@@ -856,13 +856,31 @@ async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: P
 
         claim = await enter("two", "r1")
         assert claim is not None
-        end = completion(claim)
-        end.on_entry = True
-        await two.complete([end], NOW)
+        await two.append([outgoing("r0", target="two")], NOW, Claiming(serves=["two"]))
+        [behind] = (await two.claim({"two": 1}, "two", NOW, NOW + LEASE)).claims
+        ends = [completion(each) for each in (claim, behind)]
+        ends[0].on_entry = ends[0].is_quiet = claim.is_quiet
+        ends[1].is_quiet = behind.is_quiet
+        assert [each and each.waits for each in await two.complete(ends, NOW)] == [False, False]
         for _, calls in stores.values():
             await calls.until(2)
+        assert stores["one"][1].news[1] == LedgerNews([], ["r1", "r0"])
         assert stores["two"][1].news[1] == LedgerNews([], [])
         assert [await enter("one", "r2"), await enter("two", "r3")] == [None, None]
+        [claim] = (await two.claim({"two": 1}, "two", NOW, NOW + LEASE)).claims
+        assert not claim.is_quiet
+
+
+@pytest.mark.rule("AACP-196")
+@pytest.mark.parametrize("lease_ms", [24_000, 30_000])
+async def test_nothing_is_claimed_behind_what_may_lapse_in_the_transaction(
+    place: Place, lease_ms: int
+) -> None:
+    async with place.open(lease_ms=lease_ms) as store:
+        claiming = Claiming({"b": 1}, "one", NOW + lease_ms, NOW + lease_ms * 3 // 5)
+        made = [(await store.append([outgoing(each)], NOW, claiming))[0] for each in ("r1", "r2")]
+        claims = [each.claim is not None for each in made if each is not LOCKED]
+        assert claims == [True, lease_ms > 25_000]
 
 
 @pytest.mark.rule("AACP-04", "AACP-193")

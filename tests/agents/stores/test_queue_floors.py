@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from foundation_rt.agents.ledger.request_options import ExecutionRetries, RequestOptions
-from foundation_rt.agents.ledger.types import Claim, Release
+from foundation_rt.agents.ledger.types import LOCKED, NO_CLAIMING, Claim, Claiming, Release
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, queue_floors
-from tests.agents.stores.contract import NOW, completion, outgoing
+from tests.agents.stores.contract import HELD, LEASE, NOW, completion, outgoing
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
 
@@ -49,7 +49,11 @@ class Bench:
             messages.append(
                 outgoing(f"r{self.names}", options=options, expires_at_ms=expires_at_ms)
             )
-        await self.random.choice(self.stores).append(messages, self.now)
+        claiming = Claiming({"b": 3}, self.random.choice("xy"), self.now + LEASE, self.now + HELD)
+        claiming = self.random.choice((NO_CLAIMING, claiming))
+        entered = await self.random.choice(self.stores).append(messages, self.now, claiming)
+        answers = [each for each in entered if each is not LOCKED]
+        self.claims += [each.claim for each in answers if each.claim is not None]
 
     async def claim(self) -> None:
         wanted, owner = {"b": self.random.choice((1, 3, 100))}, self.random.choice("xy")

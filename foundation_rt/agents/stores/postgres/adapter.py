@@ -356,6 +356,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         claiming: Claiming = NO_CLAIMING,
     ) -> list[Appended | Locked]:
         """See `AACPPersistenceAdapter`."""
+        time, limits = asyncio.get_running_loop().time, Limits.of_lease(self._lease_ms)
+        began = time()
 
         async def work(
             transaction: Transaction, messages: Sequence[OutgoingMessage]
@@ -363,12 +365,19 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             known = self._floors.setdefault(transaction.connection, QueueFloors())
             targets = {each.target_agent_id for each in messages if each.local}
             wanted = sorted(targets & claiming.wanted.keys()) if self._is_alone() else []
-            vacancy = statements.vacancy(wanted, known.of(wanted)) if wanted else None
-            unit = await load_to_append(transaction, self.incarnation, messages, vacancy)
-            for agent_id in unit.free:
-                known.see_empty(agent_id, unit.queues[agent_id])
+            vacancy = None
+            if wanted:
+                # What the owner holds must not lapse before this transaction ends.
+                ends_ms = now_ms + (time() - began + limits.operation_s) * 1000
+                until_ms, floors = claiming.held_until_ms, known.of(wanted)
+                owner = claiming.owner if ends_ms <= until_ms else ""
+                vacancy = statements.vacancy(wanted, floors, owner, until_ms)
+            unit = await load_to_append(transaction, self.incarnation, messages, vacancy, known)
             appended = unit.append_all(messages)
             unit.claim_added(messages, appended, claiming, now_ms)
+            for each in appended:
+                if each.claim is not None:
+                    each.claim.is_quiet = True
             told = sorted(targets.difference(claiming.wanted, claiming.serves))
             await flush(transaction, unit, self._tell(LedgerNews(told)))
             return appended
@@ -477,13 +486,15 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 await transaction.commit(then=told)
                 return Claimed([], again_at_ms), busy
             started = _started(limited, Counter(each[0] for each in chosen), time_ms)
+            choices, is_quiet = [each[1:] for each in chosen], self._is_alone()
             rows, *_ = await transaction.commit(
-                statements.claim([each[1:] for each in chosen], owner, now_ms, lease_until_ms),
+                statements.claim(choices, owner, now_ms, lease_until_ms, is_quiet=is_quiet),
                 *([statements.note_starts(started)] if started else ()),
                 then=told,
             )
             found = {row[0]: statements.claim_of(row) for row in rows}
             for claim in found.values():
+                claim.is_quiet = is_quiet
                 if claim.target_agent_id in limited:
                     claim.workers = limited[claim.target_agent_id].limits.workers
             claims = [found[each[1]] for each in chosen if each[1] in found]
@@ -591,7 +602,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             completed[place] = unit.answer(record, completion, now_ms)
         for completion, each in zip(completions, completed, strict=True):
             if each is not LOCKED and each.record is not None:
-                each.waits = not completion.on_entry
+                each.waits = not completion.is_quiet
         # The caller of what was claimed on entry is here: others hear of it now and then, so
         # that they know of this process.
         is_due = self._loop.time() >= self._told_at + self._lease_ms / 3000

@@ -70,11 +70,16 @@ class QueueFloors(Shown):
             queue.floors[priority] = max(floor, queue.floors[priority])
             queue.read_at = queue.seen
 
-    def see_empty(self, agent_id: str, last_position: int) -> None:
-        """Note that a queue that is locked is empty up to the last position given out in it."""
-        self.see(agent_id, 0, last_position)
+    def see_locked(
+        self, agent_id: str, priority: int, lowest: int | None, last_position: int
+    ) -> None:
+        """Note the lowest position of a priority, None if there is none, in a queue that is locked.
+
+        The last position is that which was given out last in the queue.
+        """
+        self.see(agent_id, priority, last_position)
         queue = self._queues[agent_id]
-        queue.floors = [last_position + 1 for _ in queue.floors]
+        queue.floors[priority] = last_position + 1 if lowest is None else lowest
         queue.read_at = queue.seen
 
     def see(self, agent_id: str, priority: int, position: int) -> None:

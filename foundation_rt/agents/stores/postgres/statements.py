@@ -310,13 +310,21 @@ WHERE (
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
-# The agents without limits that have nothing in their queues, whether it may be claimed or not.
+# The agents without limits that have nothing in their queues, whether it may be claimed or not, but
+# what this owner has claimed for so long that nobody takes it over before this transaction ends.
+_NOT_OWN = "NOT (state = 'CLAIMED' AND owner = %(owner)b AND lease_until_ms >= %(now)b)"
 _VACANCY = f"""
-SELECT a.agent_id
+SELECT a.agent_id, level, (
+    SELECT position FROM {{schema}}.request
+    WHERE target_agent_id = a.agent_id AND queued AND priority = level
+        AND position >= coalesce((a.floors::bigint[])[level + 1], 0)
+    ORDER BY position LIMIT 1
+)
 FROM unnest(%(agents)b::text[], %(floors)b::text[]) AS a (agent_id, floors)
 JOIN {{schema}}.mailbox AS m USING (agent_id)
+CROSS JOIN LATERAL generate_series(0, {_TOP}) AS level
 WHERE m.workers = 1 AND m.starts = 0
-    AND NOT EXISTS (SELECT FROM {_first("state", 1, counts="true")})
+    AND NOT EXISTS (SELECT FROM {_first("state", 1, counts=_NOT_OWN)})
 """
 # For `LimitedAgent.admit`, without payloads.
 _LIMITED_HEADS = f"""
@@ -431,7 +439,7 @@ taken AS (
 )
 UPDATE {{schema}}.request AS r
 SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
-    not_before_ms = NULL, executions = r.executions + taken.begins::integer, on_entry = false
+    not_before_ms = NULL, executions = r.executions + taken.begins::integer, on_entry = %(is_quiet)b
 FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
     target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
@@ -488,16 +496,20 @@ def lock_mailboxes(
     return _LOCK_MAILBOXES, _queues(agents, floors, owner, now_ms)
 
 
-def vacancy(agents: Sequence[str], floors: Sequence[Floors]) -> Query:
-    """Read which agents are free (AACP-193); their queues are locked."""
-    return _VACANCY, _queues(agents, floors, "", 0)
+def vacancy(agents: Sequence[str], floors: Sequence[Floors], owner: str, until_ms: int) -> Query:
+    """Read which agents are free (AACP-193); their queues are locked.
+
+    There is a row for each priority, with its lowest position or NULL. What the owner has claimed
+    at least until then does not count.
+    """
+    return _VACANCY, _queues(agents, floors, owner, until_ms)
 
 
 def heads(wanted: Mapping[str, int], floors: Sequence[Floors], owner: str, now_ms: int) -> Query:
     """Read request, agent, epoch, whether it stops, until when, if claimed, priority, position.
 
-    The last column says whether a claim on entry stops the queue. The rows are in the order of the
-    agents and their queues; for each agent at most as many as are wanted.
+    The last column says whether a quiet claim stops the queue (AACP-195). The rows are in the order
+    of the agents and their queues; for each agent at most as many as are wanted.
     """
     most = numbers(wanted.values())
     return _HEADS, {"most": most, **_queues(list(wanted), floors, owner, now_ms)}
@@ -550,7 +562,9 @@ def _queues(
     }
 
 
-def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Query:
+def claim(
+    chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int, *, is_quiet: bool
+) -> Query:
     """Claim what still may be claimed, with rows for `claim_of` in any order."""
     return _CLAIM, {
         "request_ids": texts([each[0] for each in chosen]),
@@ -560,6 +574,7 @@ def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Q
         "owner": owner,
         "now": now_ms,
         "until": until_ms,
+        "is_quiet": is_quiet,
     }
 
 

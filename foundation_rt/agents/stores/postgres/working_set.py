@@ -17,6 +17,7 @@ from ...ledger.types import Link, MessageRecord, OutgoingMessage
 from ...ledger.unit_of_work import UnitOfWork, touched_by
 from .. import records
 from . import statements
+from .queue_floors import QueueFloors
 
 
 async def load(
@@ -28,11 +29,13 @@ async def load(
     message_ids: Sequence[str] = (),
     sent: Sequence[str] = (),
     vacancy: Query | None = None,
+    floors: QueueFloors | None = None,
 ) -> UnitOfWork:
     """Lock links and queues, which are made if they are missing, and read requests and messages.
 
     The requests in `sent` may get their outcomes from other ledgers; they are locked as well.
-    `vacancy` is read once the queues are locked, so that nothing is entered there any more.
+    `vacancy` is read once the queues are locked, so that nothing is entered there any more, and
+    `floors` learn from it.
     """
     names, targets = set(links), set(agents)
     # A statement costs about 0.1 ms, whether it finds something or not.
@@ -62,7 +65,10 @@ async def load(
         requests={record.request_id: record for record in requests},
         messages={message.message_id: message for message in messages},
     )
-    unit.free = [agent_id for (agent_id,) in vacant]
+    if floors is not None:
+        for agent_id, priority, lowest in vacant:
+            floors.see_locked(agent_id, priority, lowest, unit.queues[agent_id])
+    unit.free = {agent_id for agent_id, *_ in vacant}
     return unit
 
 
@@ -71,9 +77,11 @@ async def load_to_append(
     incarnation: int,
     messages: Sequence[OutgoingMessage],
     vacancy: Query | None = None,
+    floors: QueueFloors | None = None,
 ) -> UnitOfWork:
-    """Load what messages that are made here touch."""
-    unit = await load(transaction, incarnation, *touched_by(messages), vacancy=vacancy)
+    """Load what messages that are made here touch; `vacancy` and `floors` as in `load`."""
+    touched = touched_by(messages)
+    unit = await load(transaction, incarnation, *touched, vacancy=vacancy, floors=floors)
     await load_held(transaction, unit, unit.releases_here(messages))
     return unit
 

@@ -12,7 +12,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from attrs import astuple, define
 
 from ...ledger.agent_limits import NO_LIMITS, AgentLimits, LimitedAgent, replaced
-from ...ledger.types import ClaimCompletion, Claimed, Completed, Queued, Release, RequestRecord
+from ...ledger.types import (
+    ClaimCompletion,
+    Claimed,
+    Claiming,
+    Completed,
+    Queued,
+    Release,
+    RequestRecord,
+)
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from ..agent_queue import claim_for
@@ -111,14 +119,19 @@ class _Queue:
         )
 
 
-def free_agents(connection: sqlite3.Connection, agents: Collection[str]) -> list[str]:
-    """Return the agents whose queues are empty, and that have no limits."""
-    limited = _limited_agents(connection) if agents else {}
-    queued = f"SELECT 1 FROM requests WHERE {IS_QUEUED} AND target_agent_id = ? LIMIT 1"
+def free_agents(connection: sqlite3.Connection, claiming: Claiming) -> list[str]:
+    """Return the agents without limits in whose queues the owner has claimed all there is."""
+    limited = _limited_agents(connection) if claiming.wanted else {}
+    other = (
+        f"SELECT 1 FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
+        " AND NOT (state = 'CLAIMED' AND owner = ? AND lease_until_ms >= ?) LIMIT 1"
+    )
+    held = (claiming.owner, claiming.held_until_ms)
     return [
         agent_id
-        for agent_id in agents
-        if agent_id not in limited and connection.execute(queued, (agent_id,)).fetchone() is None
+        for agent_id in claiming.wanted
+        if agent_id not in limited
+        and connection.execute(other, (agent_id, *held)).fetchone() is None
     ]
 
 

@@ -47,7 +47,7 @@ def append(
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(connection, incarnation, *touched_by(messages))
     load_held(connection, unit, unit.releases_here(messages))
-    unit.free = free_agents(connection, claiming.wanted)
+    unit.free = free_agents(connection, claiming)
     appended = unit.append_all(messages)
     flush(connection, unit)
     for taken in unit.claim_added(messages, appended, claiming, now_ms):
