@@ -10,25 +10,30 @@ import pytest
 
 from tests.support import client_vectors
 from tests.support import vectors as server_vectors
-from tests.trace import MAX_WORDS, ROOT, report, trace, vectors
+from tests.trace import MAX_WORDS, ROOT, Trace, report, trace, vectors
 
 PATIENCE = 60.0
 
 
-def test_every_rule_has_a_test_and_every_named_rule_exists() -> None:
-    found = trace(ROOT / "spec", ROOT / "tests")
+@pytest.fixture(scope="module")
+def found() -> Trace:
+    return trace(ROOT / "spec", ROOT / "tests")
+
+
+def test_every_rule_has_a_test_and_every_named_rule_exists(found: Trace) -> None:
     assert found.problems == []
 
 
-def test_no_family_of_rules_is_missing_from_the_table_of_the_specification() -> None:
+def test_no_family_of_rules_is_missing_from_the_table_of_the_specification(found: Trace) -> None:
     table = (ROOT / "spec" / "README.md").read_text()
-    families = {rule.partition("-")[0] for rule in trace(ROOT / "spec", ROOT / "tests").rules}
+    families = {rule.partition("-")[0] for rule in found.rules}
     assert families
     assert {family for family in families if f"`{family}`" not in table} == set()
 
 
-def test_make_trace_prints_the_rules_and_tells_by_its_exit_code_whether_all_is_well() -> None:
-    found = trace(ROOT / "spec", ROOT / "tests")
+def test_make_trace_prints_the_rules_and_tells_by_its_exit_code_whether_all_is_well(
+    found: Trace,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.trace"],
         cwd=ROOT,
