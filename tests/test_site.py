@@ -15,13 +15,14 @@ from attrs import define, field
 from spec.site import pages, reference
 from tests.support.axe import axe_source, findings
 from tests.support.chromium import chromium
-from tests.support.sizes import FULL
+from tests.support.sizes import LONG
 from tests.trace import ROOT
 
 WRITTEN = ("index", "spec/guide/configuration", "reference/handlers")
-"""The pages that are written in a run with few random cases: all of them take three times as long.
+"""The pages that are written, but in the size `long`: writing all of them takes twice as long.
 
-Every page is read in any case, so a wrong docstring or directive is found.
+Every page is read in any case and its references are resolved, so a wrong docstring, directive or
+link is found.
 """
 
 PATIENCE = 600.0
@@ -59,7 +60,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    only = () if FULL else WRITTEN
+    only = () if LONG else WRITTEN
     code = f"import sys; from spec.site.__main__ import build; from pathlib import Path; \
         sys.exit(build(Path({str(folder)!r}), {only!r}))"
     done = subprocess.run(
@@ -95,7 +96,7 @@ def test_links_within_the_site_lead_to_pages_and_anchors(site: Path) -> None:
         for link in page.links:
             parts = urlsplit(link)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if parts.scheme or (not FULL and target not in read_pages):
+            if parts.scheme or (not LONG and target not in read_pages):
                 continue
             if not target.is_file():
                 broken.append(f"{path.name}: {link}")

@@ -19,7 +19,7 @@ def build(site: Path, only: tuple[str, ...] = ()) -> int:
     Args:
         site: the folder of the site; what it holds is deleted.
         only: the pages to write, as paths without a suffix; all of them if there are none. Every
-            page is read in any case.
+            page is read in any case, and its references are resolved.
     """
     shutil.rmtree(site, ignore_errors=True)
     with tempfile.TemporaryDirectory() as made:
@@ -32,12 +32,18 @@ def build(site: Path, only: tuple[str, ...] = ()) -> int:
         )
         if only and isinstance(builder.builder, StandaloneHTMLBuilder):
             builder.builder.search = False  # an index of some pages is a warning
+            builder.connect("build-finished", _resolve)
         builder.build(filenames=[next(source.glob(f"{page}.*")) for page in only])
         code = builder.statuscode
     if not code:
         llms.write(site)
         (site / ".buildinfo").unlink(missing_ok=True)
     return code
+
+
+def _resolve(builder: Sphinx, error: Exception | None) -> None:
+    for page in builder.env.found_docs if error is None else ():
+        builder.env.get_and_resolve_doctree(page, builder.builder, tags=builder.tags)
 
 
 def main() -> int:
