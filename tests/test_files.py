@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import ntpath
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.base import files
+from foundation_rt.base.file_changes import FileWatch
 from foundation_rt.base.files import (
     end_turn,
     is_private,
@@ -306,3 +308,18 @@ def test_junction_leads_out_of_a_folder(tmp_path: Path) -> None:
     assert path_below(root, "away/x.json") is None
     with pytest.raises(OSError):
         open_below(root, root / "away" / "x.json")
+
+
+@pytest.mark.rule("COORD-44", "HOST-06", "WIN-26")
+async def test_watch_notices_changes_since_it_was_made(tmp_path: Path) -> None:
+    watched, other = tmp_path / "watched", tmp_path / "other"
+    watch = FileWatch([watched, other])
+    changes = (
+        lambda: watched.write_text("a"),
+        lambda: watched.write_text("longer"),
+        lambda: other.touch(),
+        lambda: watched.unlink(),
+    )
+    for change in changes:
+        change()
+        await asyncio.wait_for(watch.changed(), 30)
