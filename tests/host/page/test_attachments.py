@@ -21,7 +21,8 @@ PIXEL = b64decode(
 
 GIVE = """([how, name, type, data]) => {
   const transfer = new DataTransfer();
-  transfer.items.add(new File([Uint8Array.from(data)], name, { type }));
+  const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+  transfer.items.add(new File([bytes], name, { type }));
   const event = how === "drop"
     ? new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true })
     : new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true });
@@ -45,7 +46,7 @@ def chat(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 def give(page: Page, how: str, name: str, kind: str, data: bytes) -> None:
     """Drop or paste a file."""
-    page.evaluate(GIVE, [how, name, kind, [*data]])
+    page.evaluate(GIVE, [how, name, kind, b64encode(data).decode()])
 
 
 @pytest.mark.rule("HPAGE-52")
