@@ -19,7 +19,6 @@ from tests.interop.test_every_message import (
 )
 from tests.interop.test_gateway import bridge
 from tests.support.process import ServerProcess, command, environment
-from tests.support.sizes import cases
 
 __all__ = ["test_in_the_handshake_mode", "test_in_the_stateless_mode"]
 
@@ -31,7 +30,7 @@ LACKS = {
 }
 
 
-@pytest.fixture(params=cases(["2026-07-28"], [*LACKS]))
+@pytest.fixture(params=[*LACKS])
 def connect(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[str], ProcessClient]]:

@@ -1,9 +1,9 @@
 """How much the tests try: little for a developer, more for continuous integration, or for hours.
 
 `FOUNDATION_RT_TEST_SIZE=full` is what continuous integration runs: twice as many examples of
-hypothesis, and every combination of cases that do not depend on each other, of which the small
-size has each case once. `long` has ten times the usual examples, and whatever runs for long: kills,
-histories of the simulation, pairs of the fuzzer. Every test runs in each size.
+hypothesis. `long` has ten times the usual examples, every combination of cases that do not depend
+on each other, of which the others have each case once, and whatever runs for long: kills, histories
+of the simulation, pairs of the fuzzer. Every test runs in each size.
 `FOUNDATION_RT_TEST_EXPLORE=1` makes hypothesis try other examples in every run.
 """
 
@@ -30,7 +30,7 @@ def size(short: int, long: int) -> int:
 
 def cases(some: Sequence[T], every: Sequence[T]) -> Sequence[T]:
     """Return the cases of a test."""
-    return every if FULL else some
+    return every if LONG else some
 
 
 def examples(usual: int) -> int:
