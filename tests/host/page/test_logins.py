@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.support.axe import axe_source, findings
 from tests.support.chromium import WatchedPage, shot, watched_page
@@ -105,3 +105,23 @@ def test_failed_login_says_why_and_can_be_begun_again(browser: Browser, tmp_path
         field.fill(where_it_leads(address))
         field.press("Enter")
         expect(server.get_by_role("status")).to_have_text("Logged in.")
+
+
+@pytest.mark.rule("HPAGE-80")
+def test_place_for_an_address_stays_open_when_the_server_is_shown_anew(modules: Page) -> None:
+    shown = modules.evaluate("""async () => {
+      const { Logins } = await import("/login.js");
+      const logins = new Logins("api/logins", () => {});
+      const server = { id: "desk", login: { page: "https://login.example/authorize" } };
+      const place = () => logins.node(server).querySelector("details");
+      const seen = [];
+      const first = place();
+      document.body.append(first);
+      for (let n = 0; n < 2; n += 1) {
+        first.querySelector("summary").click();
+        seen.push([first.open, place().open]);
+      }
+      first.remove();
+      return seen;
+    }""")
+    assert shown == [[True, True], [False, False]]

@@ -82,10 +82,12 @@ export class Logins {
       event.preventDefault();
       if (field.value.trim() !== "") this.#ask(id, field.value.trim());
     };
+    // The event toggle comes later, when another node may have taken the place of this one.
+    const toggle = () => (own.isPasting = !node.open);
     const node = el(
       "details",
-      { open: own.isPasting, on: { toggle: () => (own.isPasting = node.open) } },
-      el("summary", { class: "small" }, "The browser ended at a page that it cannot show"),
+      { open: own.isPasting },
+      el("summary", { class: "small", on: { click: toggle } }, "The browser ended at a page that it cannot show"),
       el(
         "form",
         { class: "field", novalidate: true, on: { submit } },
