@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -165,6 +166,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Pass on its output."""
+        if sys.platform == "win32":
+            data = bytes(data)  # the proactor of Python 3.11 gives a bytearray
         if fd == _ERRORS:
             self._on_errors(data)
         elif self._signals is None:
