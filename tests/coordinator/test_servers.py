@@ -152,7 +152,7 @@ async def test_killed_server_fails_its_call_and_no_other(tmp_path: Path) -> None
         path = str(tmp_path / "once")
         assert (await servers.call("notes:die_once", {"path": path})).value() == "alive"
         first = await pid(servers, "notes")
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, 9)
         await until(servers, "notes", ServerState.LOST)
         await until(servers, "notes", ServerState.READY)  # by itself
         assert await pid(servers, "notes") != first

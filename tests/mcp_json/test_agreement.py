@@ -20,6 +20,7 @@ from foundation_rt.base.mcp_json import (
     record_path,
     usual_places,
 )
+from foundation_rt.base.shell_words import join
 
 ENTRY: Mapping[str, Any] = {
     "command": "npx",
@@ -115,7 +116,11 @@ def test_entry_of_the_home_runs_in_the_home(folder: Path) -> None:
         ({"command": "npx", "env": {"API_TOKEN": "${A_TOKEN}"}}, "npx", True),
         ({"url": "http://x", "headers": {"Authorization": "Bearer ${A_TOKEN}"}}, "http://x", True),
         ({"command": "npx", "env": {"NODE_OPTIONS": "${A_TOKEN}"}}, "npx", False),
-        ({"command": "sh", "args": ["-c", "${A_TOKEN:-x}"]}, "sh -c 'touch ran'", False),
+        (
+            {"command": "sh", "args": ["-c", "${A_TOKEN:-x}"]},
+            join(["sh", "-c", "touch ran"]),
+            False,
+        ),
         ({"command": "a", "cwd": "${A_TOKEN}/${B}"}, "a (in touch ran/${B})", False),
         ({"url": "http://${A_TOKEN}"}, "http://touch ran", False),
     ],

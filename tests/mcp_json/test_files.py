@@ -66,7 +66,7 @@ def refusal(folder: Path, entry: Any) -> str:
 )
 def test_a_file_lists_servers_by_name(tmp_path: Path, text: str, names: list[str]) -> None:
     path = tmp_path / "mcp.json"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     assert list(ServerFile.read(path).entries) == names
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 
 from foundation_rt import ErrorCode, PromptMessage, Server, ToolAnnotations, ToolContext, ToolError
@@ -48,7 +47,7 @@ async def wait(ctx: ToolContext) -> str:
 @server.tool
 def die() -> str:
     """Kill the process."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), 9)
     return "never"
 
 
@@ -67,7 +66,7 @@ def die_once(path: str) -> str:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return "alive"
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), 9)
     return "never"
 
 

@@ -233,7 +233,7 @@ def dev_front(
     """Run `foundation-rt dev` in a folder, which is its home, too."""
     log = folder / "front.log"
     port = () if "--port" in words else ("--port", "0")
-    with open(output_file(log), "ab") as stderr:
+    with open(output_file(log), "wb") as stderr:
         process = fork_server.Popen(
             command("dev", *port, *words),
             cwd=folder,

@@ -59,7 +59,7 @@ def host_process(
     env = {**own, **home_at(folder), **variables}
     port = () if "--port" in words else ("--port", "0")
     log = folder / "host.log"
-    with open(output_file(log), "ab") as stderr:
+    with open(output_file(log), "wb") as stderr:
         process = fork_server.Popen(
             command("host", *port, *words),
             cwd=folder,

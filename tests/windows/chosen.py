@@ -6,6 +6,10 @@ need is not even imported there.
 
 from __future__ import annotations
 
+_GATEWAY = "tests/gateway/test_faults.py"
+_SQLITE = "tests/database/test_sqlite.py"
+_TASKS = "tests/task_server/faults/test_sqlite.py"
+
 TESTS = (
     "tests/windows",
     "tests/client/transports/test_family.py",
@@ -17,14 +21,46 @@ TESTS = (
     "tests/registry",
     "tests/signatures",
     "tests/test_files.py",
+    "tests/test_shell_words.py",
+    "tests/config/test_config_files.py",
+    "tests/mcp_json",
+    # Of what uses SQLite, and of applications, a choice: each of its processes takes seconds to
+    # start under Wine, and of the others many need a signal, a limit or a mode of POSIX, or a
+    # start in time.
+    f"{_SQLITE}::test_kill_of_one_process_loses_nothing_and_leaves_the_others_working",
+    f"{_SQLITE}::test_process_knows_whether_it_is_alone",
+    "tests/agents/ledger/test_killed.py",
+    "tests/agents/ledger/test_setup.py",
+    "tests/coordinator/test_servers.py::test_killed_server_fails_its_call_and_no_other",
+    "tests/dev/test_page_access.py",
+    "tests/dev/test_restarts.py::test_client_stays_and_hears_of_new_tools[2025-11-25]",
+    "tests/gateway/test_command.py::test_unusable_file_stops_the_start[{]",
+    f"{_GATEWAY}::test_dead_hanging_and_lying_servers_take_nothing_from_the_others",
+    f"{_GATEWAY}::test_file_that_changes_is_read_again_under_load",
+    "tests/host/web/test_process.py::test_chat_survives_kill_and_restart_on_sqlite",
+    "tests/host/web/test_rest.py",
+    "tests/host/web/test_socket.py",
+    "tests/task_server/app/test_work.py",
+    f"{_TASKS}::test_accepted_jobs_are_done_once_however_often_processes_are_killed",
+    f"{_TASKS}::test_four_processes_claim_each_task_once",
+    f"{_TASKS}::test_two_processes_on_one_file_lose_nothing",
 )
 """What `make windows` runs: of these, all that needs nothing that Windows has not."""
 
 NEEDS = {
+    "tests/config/test_config_files.py::test_a_file_that_cannot_be_read": "links, not in Wine",
     "tests/core/tasks/test_process.py": "a scripted host of processes (signals, poll)",
     "tests/core/test_results.py": "pydantic",
     "tests/engine/test_interruptions.py": "the reactor of POSIX (poll)",
     "tests/http_client/test_connection.py": "uvloop",
+    "tests/dev/test_page_access.py::test_descriptors_of_readers_and_restarts_are_given_back": (
+        "descriptors in /proc"
+    ),
+    "tests/dev/test_page_access.py::test_state_has_target_servers_and_clients": "kill(pid, 0)",
+    "tests/host/web/test_socket.py::test_turn_that_does_not_end_is_cut_off_in_time": (
+        "a second for all, in which Wine does not get ready"
+    ),
+    "tests/mcp_json/test_agreement.py::test_record_is_the_users_alone": "modes of POSIX",
     "tests/signatures/test_constraints.py": "pydantic",
     "tests/signatures/test_differential.py": "pydantic",
     "tests/signatures/test_pydantic.py": "pydantic",

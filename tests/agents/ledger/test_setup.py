@@ -61,9 +61,9 @@ def test_valid_address_is_not_connected_to() -> None:
 
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"foundation-rt\[postgres\]"):
+    with pytest.raises(MissingExtraError, match=r"\[postgres\]"):
         check_settings(AacpSection("mine", "postgresql://host/db"))
-    with pytest.raises(MissingExtraError, match=r"foundation-rt\[nats\]"):
+    with pytest.raises(MissingExtraError, match=r"\[nats\]"):
         check_settings(AacpSection("mine", "sqlite:x.db", "nats://host"))
 
 
@@ -118,7 +118,7 @@ for name, extra in (("NatsTransport", "nats"), ("PostgresAACPPersistenceAdapter"
     try:
         getattr(agents, name)
     except MissingExtraError as error:
-        assert f"foundation-rt[{extra}]" in str(error), error
+        assert f"[{extra}]" in str(error), error
     else:
         raise AssertionError(name)
 """
