@@ -116,7 +116,7 @@ async def test_an_entry_starts_the_server_from_another_folder(
     assert result.value() == ["k", "a"]
 
 
-@pytest.mark.rule("CLI-72")
+@pytest.mark.rule("CLI-15", "CLI-72")
 def test_urls_and_files_of_servers(home: Path) -> None:
     url = "https://example.com/mcp"
     assert main(["install", "claude-desktop", url, "--yes"]) == 0
@@ -124,6 +124,7 @@ def test_urls_and_files_of_servers(home: Path) -> None:
     for client, member in (("windsurf", "serverUrl"), ("gemini-cli", "httpUrl")):
         assert main(["install", client, url, "--yes"]) == 0
         assert entries(client, home / FILES[client]) == {"example-com": {member: url}}
+        assert ServerFile.read(home / FILES[client]).entry("example-com", {}).url == url
     Path("mcp.json").write_text('{"mcpServers": {"a": {"url": "http://localhost:1/mcp"}}}')
     assert main(["install", "codex", "mcp.json", "--name", "all", "--yes"]) == 0
     bridge = {"command": sys.executable, "args": ["-P", "-m", "foundation_rt", "gateway", url]}

@@ -195,7 +195,7 @@ class EntryReader:
             if problem is not None:
                 raise self.refusal(f'"{name}" {problem}')
         if (self._given("command") is None) == (self._given("url") is None):
-            named = next((each for each in _URLS_OF_OTHERS if each in self.members), None)
+            named = next((each for each in _MISTAKEN_URLS if each in self.members), None)
             hint = "" if named is None else f': write "url" instead of "{named}"'
             raise self.refusal(f'needs either "command" or "url"{hint}')
         self._check_way()
@@ -304,5 +304,5 @@ class EntryReader:
 
 
 _OF_THE_WAY = ("type", "transport")
-_URLS_OF_OTHERS = ("httpUrl", "serverUrl", "uri", "endpoint")
-"""Members in which other clients have the URL."""
+_MISTAKEN_URLS = ("uri", "endpoint")
+"""Members in which people write the URL, and no client does."""

@@ -22,7 +22,8 @@ class ServerFile:
 
     Attributes:
         path: of the file.
-        entries: by the name of the server, as it stands there, in the order of the file.
+        entries: by the name of the server, in the order of the file, as they stand there, but for
+            `url` (CLI-15).
     """
 
     path: Path
@@ -58,7 +59,7 @@ class ServerFile:
             for name, entry in listed.items():
                 if name in entries:
                     raise ServerFileError(f"{path}: {name!r} is in mcpServers and in servers")
-                entries[name] = entry
+                entries[name] = _with_url(entry)
         return cls(path, entries)
 
     def entry(self, name: str, variables: Mapping[str, str]) -> ServerEntry:
@@ -79,6 +80,18 @@ class ServerFile:
         """Return whether an entry is left out, also one that could not be used."""
         entry = self.entries[name]
         return isinstance(entry, dict) and entry.get("disabled") is True
+
+
+_URLS_OF_OTHERS = ("serverUrl", "httpUrl")
+"""Members in which Windsurf and Gemini CLI have the URL."""
+
+
+def _with_url(entry: Any) -> Any:
+    """Return an entry with its URL as `url`, however another client calls it (CLI-15)."""
+    if not isinstance(entry, dict) or any(entry.get(each) for each in ("command", "url")):
+        return entry
+    urls = [entry[each] for each in _URLS_OF_OTHERS if each in entry]
+    return {**entry, "url": urls[0]} if urls else entry
 
 
 _OF_FOLDER = ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
