@@ -37,6 +37,7 @@ TESTS = (
     "tests/gateway/test_command.py::test_unusable_file_stops_the_start[{]",
     f"{_GATEWAY}::test_dead_hanging_and_lying_servers_take_nothing_from_the_others",
     f"{_GATEWAY}::test_file_that_changes_is_read_again_under_load",
+    "tests/host/web/test_colours.py::test_pieces_of_code_have_their_kind",
     "tests/host/web/test_process.py::test_chat_survives_kill_and_restart_on_sqlite",
     "tests/host/web/test_rest.py",
     "tests/host/web/test_socket.py",

@@ -39,7 +39,7 @@ def main() -> None:
     from pygments.util import ClassNotFound
 
     _answer(None)
-    for line in sys.stdin:
+    for line in sys.stdin.buffer:  # its text would be in the code page on Windows
         language, code = json.loads(line)
         try:
             lexer = get_lexer_by_name(language)
