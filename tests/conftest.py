@@ -18,7 +18,7 @@ from foundation_rt.base.clock import ManualClock
 from tests.support import fork_server
 from tests.support.async_tests import run_test
 from tests.support.sizes import EXPLORES, SIZE, examples
-from tests.windows.chosen import need_of
+from tests.windows.chosen import SAMPLES, need_of
 
 # No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run
 # tries the same examples, so that a change is judged by itself, unless it is asked to explore.
@@ -73,6 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if need := need_of(item.nodeid):
                 item.add_marker(pytest.mark.skip(reason=need))
+        for test, every in SAMPLES.items():
+            cases = [item for item in items if item.nodeid.startswith(test)]
+            for number, item in enumerate(cases):
+                if number % every:
+                    item.add_marker(pytest.mark.skip(reason=f"one case in {every} is run"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

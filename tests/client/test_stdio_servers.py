@@ -16,7 +16,8 @@ LIVENESS = 60.0
 
 SERVER = r"""
 import sys, json
-for line in sys.stdin:
+for line in sys.stdin.buffer:
+    line = line.decode()
     message = json.loads(line)
     method, request_id = message["method"], message.get("id")
     if method == "initialize":
@@ -203,12 +204,12 @@ def test_program_without_logging_configured_has_a_clean_stderr() -> None:
 
 
 INTERRUPTED = """
-import os, signal, sys
+import signal, sys
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == sys.argv[-1]:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
 from foundation_rt.__main__ import main

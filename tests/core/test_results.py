@@ -283,7 +283,7 @@ def test_forgotten_await_is_named_with_its_place_and_its_coroutine_closed() -> N
         encode_result({"nested": [1, forecast()]}, LIMIT)
     line = forecast.__code__.co_firstlineno
     assert re.fullmatch(
-        rf"\$\.nested\[1\]: \S+forecast\(\) was not awaited \(.+/test_results\.py:{line}\)",
+        rf"\$\.nested\[1\]: \S+forecast\(\) was not awaited \(.+[/\\]test_results\.py:{line}\)",
         str(refusal.value.__cause__),
     )
 

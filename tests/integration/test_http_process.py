@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -82,7 +83,9 @@ async def die() -> None:
 """
 
 SESSION = "mcp-session-id"
-SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
+SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
+if sys.platform != "win32":
+    SIGNALS[signal.SIGHUP] = 129
 
 
 @pytest.fixture
@@ -237,8 +240,6 @@ def test_connections_beyond_the_limit_are_closed(app: Path) -> None:
 
 
 def test_a_script_that_serves_itself(tmp_path: Path) -> None:
-    import sys
-
     script = tmp_path / "script.py"
     main = 'if __name__ == "__main__":\n    server.run_http(port=0, no_auth=True)\n'
     script.write_text(APP + main)

@@ -1,5 +1,7 @@
 """Snapshots of the resources of a process: descriptors, threads and children; and its tasks.
 
+On Windows descriptors are left out: its handles have no names.
+
 before = ResourceSnapshot.now()
 ...
 ResourceSnapshot.now().must_equal(before)
@@ -9,11 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
+
+if sys.platform == "win32":
+    from tests.support import windows_processes
 
 PATIENCE = 60.0
 """Seconds that a thread has to end which has nothing more to do."""
@@ -61,7 +67,9 @@ def _until_reaped() -> None:
 
 
 def _descriptors() -> frozenset[str]:
-    found = set()
+    found: set[str] = set()
+    if sys.platform == "win32":
+        return frozenset(found)
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the listing's own
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
@@ -70,6 +78,8 @@ def _descriptors() -> frozenset[str]:
 
 def _children() -> frozenset[int]:
     here = os.getpid()
+    if sys.platform == "win32":
+        return windows_processes.children(here)
     return frozenset(
         int(each.parent.name) for each in Path("/proc").glob("[0-9]*/stat") if _parent(each) == here
     )

@@ -6,12 +6,13 @@
     noise TEXT              write text to standard output that is not a message
     stderr BYTES            write so many bytes to standard error, in lines
     exit CODE               exit
-    kill                    die by SIGKILL
+    kill                    die by SIGKILL, or what Windows has for it
     close stdin|stdout      close it, and stay alive
     deaf                    read no more, and stay alive
     stubborn                ignore SIGTERM and the end of input from now on
     grandchild [WHERE]      start a process that holds all pipes and ignores SIGTERM; "elsewhere":
                             in a session of its own, where no signal to the group reaches it
+                            (on Windows there is no elsewhere)
 
 The point `start` comes before anything is read.
 """
@@ -21,12 +22,22 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from tests.support.misbehaving_script import ScriptExchange, ScriptLog, ScriptRunner, read_script
 
+if sys.platform == "win32":
+    import subprocess
+
+    from tests.support import windows_processes
+
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
+_LIFE_SECONDS = 3_600
+
+KILL = 9
+"""SIGKILL; a process of Windows is terminated by any number, and has it as exit code."""
 
 
 class Misbehaving:
@@ -91,7 +102,7 @@ class Misbehaving:
         self._emit(_STDERR, (line * (size // len(line) + 1))[:size])
 
     def _kill(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), KILL)
 
     def _close(self, which: str) -> None:
         os.close(_STDIN if which == "stdin" else _STDOUT)
@@ -103,6 +114,12 @@ class Misbehaving:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _grandchild(self, where: str = "here") -> None:
+        if sys.platform == "win32":
+            words = [sys.executable, "-c", f"import time; time.sleep({_LIFE_SECONDS})"]
+            child = subprocess.Popen(words, stdin=_STDIN, stdout=_STDOUT, stderr=_STDERR)
+            its = windows_processes.started(child.pid)
+            self._log.note("grandchild", pid=child.pid, started=its, where=where)
+            return
         reader, writer = os.pipe()
         if os.fork() == 0:
             if where == "elsewhere":
@@ -131,12 +148,13 @@ ACTS = {
 
 
 def _live_on() -> None:
-    while True:
-        signal.pause()
+    time.sleep(_LIFE_SECONDS)
 
 
 def started() -> str:
     """Return the start time of this process, in ticks since boot; with its id it is unique."""
+    if sys.platform == "win32":
+        return str(windows_processes.started(os.getpid()))
     with open("/proc/self/stat") as file:
         return file.read().rpartition(")")[2].split()[19]
 

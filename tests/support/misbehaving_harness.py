@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from foundation_rt.files import replacing
 from tests.support import fork_server
+from tests.support.misbehaving import KILL
 from tests.support.misbehaving_script import Act
+
+if sys.platform == "win32":
+    from tests.support import windows_processes
 
 ROOT = Path(__file__).parents[2]
 HANDSHAKE = "2025-11-25"
@@ -60,16 +64,15 @@ class MisbehavingHarness:
     ) -> None:
         left = self.left()
         for each in filter(is_alive, self.processes()):
-            os.kill(each["pid"], signal.SIGKILL)
+            os.kill(each["pid"], KILL)
         self._directory.cleanup()
         if kind is None:
             assert left == []
 
     def play(self, *starts: Acts) -> None:
         """Replace the script."""
-        new = self._script.with_suffix(".new")
-        new.write_text(json.dumps({"revision": self.revision, "starts": starts}))
-        new.replace(self._script)
+        with replacing(self._script) as file:
+            file.write(json.dumps({"revision": self.revision, "starts": starts}).encode())
 
     def forget(self) -> None:
         """Empty the log."""
@@ -110,6 +113,8 @@ class MisbehavingHarness:
 
 def has_ended(pid: int) -> bool:
     """Return whether a process ends within `PATIENCE` seconds."""
+    if sys.platform == "win32":
+        return windows_processes.has_ended(pid, PATIENCE)
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -122,6 +127,8 @@ def has_ended(pid: int) -> bool:
 
 def is_alive(process: dict[str, Any]) -> bool:
     """Return whether a process of the log still runs, or is a zombie child of this process."""
+    if sys.platform == "win32":
+        return windows_processes.started(process["pid"]) == process["started"]
     try:
         with open(f"/proc/{process['pid']}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

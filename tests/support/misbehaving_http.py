@@ -31,13 +31,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from tests.support.misbehaving import started
+from tests.support.misbehaving import KILL, started
 from tests.support.misbehaving_script import (
     STATELESS,
     ScriptExchange,
@@ -291,7 +290,7 @@ class MisbehavingHttp:
 
 
 def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), KILL)
 
 
 ACTS: dict[str, Any] = {

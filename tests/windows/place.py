@@ -31,7 +31,7 @@ PYTHON_VERSION = "3.11"
 
 NOT_THERE = {"dev", "docs", "host-anthropic", "host-gemini", "host-openai"}
 """The extras that no test there needs."""
-TOOLS = ("httpx2", "hypothesis", "opentelemetry-sdk", "pytest", "pytest-xdist")
+TOOLS = ("httpx2", "hypothesis", "opentelemetry-sdk", "pydantic", "pytest", "pytest-xdist")
 """What the tests need besides."""
 
 

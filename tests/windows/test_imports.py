@@ -10,9 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-WITHOUT = {"foundation_rt.apps.examples.models"}
-"""What needs a package that is not there (pydantic)."""
-
 OF_ANOTHER_SYSTEM = {
     "foundation_rt.client.transports.orphan_guard"
     if sys.platform == "win32"
@@ -32,7 +29,7 @@ for name in sys.argv[1:]:
 def modules() -> list[str]:
     files = (each.relative_to(ROOT) for each in (ROOT / "foundation_rt").rglob("*.py"))
     names = (".".join(each.with_suffix("").parts) for each in files)
-    return sorted({each.removesuffix(".__init__") for each in names} - WITHOUT - OF_ANOTHER_SYSTEM)
+    return sorted({each.removesuffix(".__init__") for each in names} - OF_ANOTHER_SYSTEM)
 
 
 @pytest.mark.rule("WIN-02")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.windows import __main__ as command
 from tests.windows import place
-from tests.windows.chosen import NEEDS, TESTS, need_of
+from tests.windows.chosen import NEEDS, SAMPLES, TESTS, need_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_without_a_place_nothing_runs_and_the_reason_is_printed(
 
 
 @pytest.mark.rule("WIN-01")
-@pytest.mark.parametrize("test", sorted({*TESTS, *NEEDS}))
+@pytest.mark.parametrize("test", sorted({*TESTS, *NEEDS, *SAMPLES}))
 def test_what_is_chosen_or_left_out_is_there(test: str) -> None:
     file, *names = test.split("::")
     assert (ROOT / file).exists()
