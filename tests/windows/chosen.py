@@ -98,6 +98,7 @@ NEEDS = {
             "test_what_one_worker_asked_another_takes_the_answer_to",
             "test_workers_end_with_whoever_started_them",
             "test_workers_that_cannot_begin_end_all",
+            "test_worker_whose_report_was_not_read_ends_too",
         )
     },
 }
