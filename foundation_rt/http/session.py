@@ -7,7 +7,8 @@ logged, and can be resumed as long as its events are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -184,7 +185,10 @@ class HttpSession:
     ) -> None:
         """Handle the message of one POST, which came with `headers`; `response` answers it."""
         for request_id in response.requests:
-            self._responses.setdefault(request_id, response)
+            known = self._responses.setdefault(request_id, response)
+            # One that was cancelled ends at the end of this turn.
+            if known is not response and not self.connection.session.is_open(request_id):
+                self._responses[request_id] = response
         if self.is_marked and _leaves_state(message):
             self._note_state()
         self._receiving = response
@@ -195,12 +199,25 @@ class HttpSession:
             self._receiving = None
 
     def end_cancelled(self) -> None:
-        """End the responses of cancelled requests: they get no reply."""
+        """End the responses of cancelled requests: they get no reply.
+
+        A request whose handler has just ended in a thread is no longer open either. Its reply waits
+        for this turn of the event loop to end, and so these responses are ended behind it.
+        """
         session = self.connection.session
-        for response in {*self._responses.values()}:
-            if not any(session.is_open(each) for each in response.requests):
-                response.finish()
-                self._forget(response)
+        with self.connection.lock:
+            closed = [
+                response
+                for response in {*self._responses.values()}
+                if not any(session.is_open(each) for each in response.requests)
+            ]
+        if closed:
+            asyncio.get_running_loop().call_soon(self._end, closed)
+
+    def _end(self, responses: Iterable[PostResponse]) -> None:
+        for response in responses:
+            response.finish()
+            self._forget(response)
 
     def _forget(self, response: PostResponse) -> None:
         for request_id in response.requests:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+import time
 import tracemalloc
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -14,7 +16,18 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from foundation_rt import ToolContext
-from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
+from tests.support.asgi import (
+    META,
+    PATIENCE,
+    REVISION,
+    Visit,
+    ask,
+    call,
+    open_session,
+    post,
+    request,
+    visit,
+)
 from tests.support.http_harness import HttpHarness, harness
 from tests.support.services import need_redis
 
@@ -327,10 +340,12 @@ async def test_batch_is_answered_by_one_array(harness: HttpHarness) -> None:
     await session.post(cancelled("a")).finish()
     harness.go.set()
     await batch.finish()
-    answered = (
-        batch.json if batch.headers["content-type"] == "application/json" else batch.messages[0]
-    )
-    assert [each["id"] for each in answered] == ["b"]
+    assert [each["id"] for each in reply_of(batch)] == ["b"]
+
+
+def reply_of(visit: Visit) -> Any:
+    """Return what a response ends with, as JSON or as an event."""
+    return visit.json if visit.headers["content-type"] == "application/json" else visit.messages[-1]
 
 
 def cancelled(request_id: object) -> dict[str, Any]:
@@ -353,6 +368,37 @@ async def test_response_of_cancelled_request_ends(harness: HttpHarness) -> None:
     await other.finish()
     [channel] = harness.app._service.endpoint.sessions
     assert not channel._streams and not channel.is_busy
+
+
+@pytest.mark.rule("HTTP-26")
+async def test_cancellation_takes_no_reply_from_another_request(harness: HttpHarness) -> None:
+    free = threading.Event()
+
+    @harness.server.tool
+    def held() -> str:
+        free.wait(PATIENCE)
+        return "held"
+
+    session = await open_session(harness.app)
+    [channel] = harness.app._service.endpoint.sessions
+    in_flight = channel.connection.session.in_flight
+    session.call("wait", 5, tag="first")
+    other = session.call("held", 6)
+    async with asyncio.timeout(PATIENCE):
+        while not {5, 6} <= in_flight.keys():
+            await asyncio.sleep(0)
+    session.post(cancelled(5))
+    again = session.call("wait", 5, tag="again")
+    # The handler ends in its thread before the next turn, in which its reply comes after those two.
+    free.set()
+    while 6 in in_flight:
+        time.sleep(0)
+    await other.finish()
+    assert reply_of(other)["result"]["content"][0]["text"] == "held"
+    await harness.until(lambda: "again" in harness.entered)
+    harness.go.set()
+    await again.finish()
+    assert reply_of(again)["result"]["content"][0]["text"] == "again"
 
 
 @pytest.mark.rule("HTTP-05")
