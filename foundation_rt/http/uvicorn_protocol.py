@@ -182,6 +182,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timers()
         self._is_lost = True
         super().connection_lost(exc)
+        # uvicorn does so only where there was no error: each that is reset was kept for 75 s.
+        self._unset_keepalive_if_required()
 
     def _stop_timers(self) -> None:
         self._stop_head_timer()

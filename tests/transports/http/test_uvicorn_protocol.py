@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial, wraps
+from socket import SO_LINGER, SOL_SOCKET
 from time import monotonic
 from typing import Any
 
@@ -33,12 +37,13 @@ TRAILERS = CHUNKED + b"1\r\nx\r\n0\r\nX-Key: trailer\r\n\r\n"
 
 @define(eq=False)
 class UvicornClient:
-    """One connection to the server, and the scopes and bodies that the application got."""
+    """One connection to the server, the scopes and bodies that the application got, and its end."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     scopes: list[dict[str, Any]]
     bodies: list[bytes]
+    connections: set[Any]
     received: bytes = field(default=b"", init=False)
 
     async def send(self, data: bytes) -> None:
@@ -117,13 +122,29 @@ async def connect(limits: ConnectionLimits) -> AsyncIterator[UvicornClient]:
     port = server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        yield UvicornClient(reader, writer, scopes, bodies)
+        yield UvicornClient(reader, writer, scopes, bodies, state.connections)
     finally:
         writer.transport.abort()
         server.close()
         async with asyncio.timeout(PATIENCE):
             while state.connections or state.tasks:
                 await asyncio.sleep(0)
+
+
+@pytest.mark.rule("HTTP-27")
+@wired()
+async def test_connection_that_is_reset_is_forgotten(client: UvicornClient) -> None:
+    await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert b" 200 " in await client.head()
+    [connection] = map(weakref.ref, client.connections)
+    at_once = struct.pack("ii", 1, 0)
+    client.writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, at_once)
+    client.writer.transport.abort()
+    client.scopes.clear()
+    async with asyncio.timeout(PATIENCE):
+        while connection() is not None:
+            await asyncio.sleep(0)
+            gc.collect()
 
 
 # -- heads ---------------------------------------------------------------------------------------

@@ -308,11 +308,14 @@ class ChatSession:
         """Take note that somebody is, or was, here; end the turn some time after the last one."""
         loop = asyncio.get_running_loop()
         self._attended_at = loop.time()
+        self._stop_looking()
+        if not self._connections and not self._is_gone:
+            self._abandoning = loop.call_later(self._abandon_s, self._look_who_is_there)
+
+    def _stop_looking(self) -> None:
         if self._abandoning is not None:
             self._abandoning.cancel()
             self._abandoning = None
-        if not self._connections and not self._is_gone:
-            self._abandoning = loop.call_later(self._abandon_s, self._look_who_is_there)
 
     def _look_who_is_there(self) -> None:
         self._abandoning = None
@@ -397,6 +400,7 @@ class ChatSession:
         self.saving.lose()
         self._turns.end_turn("interrupted")
         self.disconnect()
+        self._stop_looking()
 
     def disconnect(self) -> None:
         """Close every connection."""
@@ -409,8 +413,7 @@ class ChatSession:
         self.saving.cancel()
         self._is_gone = True
         self.disconnect()
-        if self._abandoning is not None:
-            self._abandoning.cancel()
+        self._stop_looking()
 
     async def end_turns(self) -> None:
         """Wait until the running turn has ended, and everything is stored."""
