@@ -485,6 +485,7 @@ async def test_end_of_a_server_is_reported(code: str, fate: str) -> None:
 async def test_end_is_reported_after_all_output() -> None:
     code = """
 import sys
+sys.stdin.readline()
 for number in range(20_000): print(number, "x" * 50)
 sys.stdout.write("half a line")
 sys.stdout.flush()
@@ -494,6 +495,7 @@ sys.exit(3)
 
     transport, told = await opened(python(code))
     transport.negotiated(REVISIONS["2025-11-25"])
+    say(transport, b"{}")  # before the answer to `initialize`, so much is refused
     error = await told.end()
     assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
     assert told.lines[-1] == b"half a line"
