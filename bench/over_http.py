@@ -41,6 +41,19 @@ STATELESS_META = {
 _CALL: dict[str, Any] = {"name": "async_noop", "arguments": {}}
 
 
+def wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until a process accepts connections; return False if it does not in time, or ends."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
 @define(eq=False)
 class Server:
     """A server in a process of its own."""
@@ -65,15 +78,8 @@ class Server:
                 env={**os.environ, **_SETTINGS},
                 cwd=_ROOT,
             )
-        server = cls(name, process, port)
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return server
+        if wait_until_listening(process, port):
+            return cls(name, process, port)
         process.kill()
         raise RuntimeError(f"{name} does not listen")
 

@@ -7,13 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from attrs import define, field, frozen
 
+from bench.over_http import wait_until_listening
 from tests.support.process import PATIENCE, environment
 
 SETTINGS = {"resources.max_concurrent_executions": 256, "tools.cancel_grace_ms": 0}
@@ -85,14 +85,8 @@ class Watched:
             words, variables or {}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         watched = cls(name, process, port)
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return watched
+        if wait_until_listening(process, port):
+            return watched
         watched.stop()
         raise RuntimeError(f"{name} does not listen: {watched._last!r}")
 
