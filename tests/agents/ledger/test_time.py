@@ -85,8 +85,10 @@ async def test_process_whose_clock_is_far_off_claims_and_purges_nothing_until_it
             own = await wrong.agents.send_reliable_message("clerk", "from a wrong clock")
             statuses = [await right.agents.status(each) for each in (event, own)]
             assert [status and status.outcome for status in statuses] == [Outcome.UNKNOWN] * 2
+            while wrong.agents.is_ready():  # its clock is judged beside what is sent
+                await asyncio.sleep(0.01)
             assert wrong.logged("set it right; until then nothing is claimed or purged")
-            assert not wrong.agents.is_ready() and right.agents.is_ready()
+            assert right.agents.is_ready()
             with pytest.raises(StoreError, match="clock of this machine is wrong"):
                 await wrong.agents.purge_expired()
             assert await right.agents.purge_expired() == 0
