@@ -19,9 +19,8 @@ from ..client.handlers.elicitation import ElicitationUrlRequest
 from ..client.safe_text import printable_line, printable_text
 from ..errors import MissingExtraError
 from ..features.server_requests.elicitation import ElicitResult
-from .agreement import TRUST, settle
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
-from .person import InputClosedError, Person
+from .person import TRUST, InputClosedError, Person, settle
 from .questions import ask_form, ask_page
 from .render import Output
 from .run import FAILURE_EXIT, fill_descriptors, run_to_end, warnings_to

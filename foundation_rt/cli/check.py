@@ -13,7 +13,7 @@ from ..base.config.loading import settings, to_mapping
 from ..protocol.revisions import REVISIONS
 from .args import CliCommand, CommandLine, Option
 from .render import Heading, Output, Page, Paragraph, Part, Table
-from .reports import entry_list, prompt_details, tool_details, tool_list
+from .reports import listed
 from .serve import APP, CONFIG, TRACEBACK, load_program
 from .targets import TARGET, TARGET_OPTIONS
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .live_view import LiveView
     from .run import Answer
 
+_LISTS = ("tools", "resources", "resourceTemplates", "prompts", "methods", "extensions")
 _IN_HEADING = ("server.name", "server.version")
 
 
@@ -88,34 +89,10 @@ def _at(mapping: Mapping[str, Any], key: str) -> Any:
 
 def _page(report: Mapping[str, Any], config: type[ServerConfig], *, whole: bool) -> Iterator[Part]:
     yield Heading(report["server"]["name"], report["server"]["version"])
-    tools = report["tools"]
-    yield Heading("TOOLS", str(len(tools)))
-    if whole:
-        for tool in tools:
-            yield from tool_details(tool)
-    else:
-        yield from tool_list(tools)
-    for name, title in (("resources", "RESOURCES"), ("resourceTemplates", "RESOURCE TEMPLATES")):
+    for name in _LISTS:
         if name in report:
-            yield Heading(title, str(len(report[name])))
-            yield from entry_list(report[name], "uri" if name == "resources" else "uriTemplate")
-    yield from _prompts(report.get("prompts", ()), whole=whole)
-    for name in ("methods", "extensions"):
-        if name in report:
-            yield Heading(name.upper(), str(len(report[name])))
-            yield from entry_list(report[name], "name")
+            yield from listed(name, report[name], whole=whole)
     yield from _settings(report, config, whole=whole)
-
-
-def _prompts(prompts: Any, *, whole: bool) -> Iterator[Part]:
-    if not prompts:
-        return
-    yield Heading("PROMPTS", str(len(prompts)))
-    if whole:
-        for prompt in prompts:
-            yield from prompt_details(prompt)
-    else:
-        yield from entry_list(prompts, "name")
 
 
 def _settings(

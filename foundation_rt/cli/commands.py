@@ -21,12 +21,11 @@ from .render import Heading, Page, Paragraph, Part, Table
 from .reports import (
     call_report,
     capability_list,
-    entry_list,
+    listed,
     ping_report,
-    prompt_details,
     prompt_report,
     read_report,
-    tool_details,
+    title_of,
     tool_list,
 )
 from .run import FAILURE_EXIT, Answer, ClientCommand, run
@@ -100,8 +99,8 @@ async def _inspect(client: Client, line: CommandLine, view: LiveView | None) -> 
         "failed": {name: error.message for name, error in failed.items()},
     }
     page = [*_initialized(server)]
-    for name, listed in found.items():
-        page += _section(name, listed)
+    for name, entries in found.items():
+        page += _section(name, entries)
     return Answer(data, page, FAILURE_EXIT if failed else 0)
 
 
@@ -137,22 +136,11 @@ def _initialized(server: ServerDescription) -> Page:
     return parts
 
 
-def _section(name: str, listed: Any) -> Page:
+def _section(name: str, found: Any) -> Page:
     """Return one of the lists of `inspect`."""
-    title = "RESOURCE TEMPLATES" if name == "resourceTemplates" else name.upper()
-    if isinstance(listed, MCPError):
-        return [Heading(title), Paragraph(f"cannot be listed: {listed}")]
-    parts: list[Part] = [Heading(title, str(len(listed)))]
-    match name:
-        case "tools":
-            parts += [part for tool in listed for part in tool_details(tool)]
-        case "prompts":
-            parts += [part for prompt in listed for part in prompt_details(prompt)]
-        case "resources":
-            parts += entry_list(listed, "uri")
-        case _:
-            parts += entry_list(listed, "uriTemplate")
-    return parts
+    if isinstance(found, MCPError):
+        return [Heading(title_of(name)), Paragraph(f"cannot be listed: {found}")]
+    return [*listed(name, found)]
 
 
 _PERSON = """

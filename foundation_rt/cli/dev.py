@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .person import TRUST
 from .serve import CONFIG, PORTS, is_terminal
-from .targets import AppTarget, app_file, find_target, with_login
-from .terminal import has_colours
+from .targets import AppTarget, app_file, named_target, with_login
+from .terminal import has_colours, paint
 
 if TYPE_CHECKING:
     from ..apps.dev.file_watch import WatchedFiles
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..client import HttpServer, StdioServer
 
 DEFAULT_PORT = 7300
-
-_CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "dim": 2}
 
 
 def _dev(line: CommandLine) -> int:
@@ -67,7 +65,7 @@ def _writer() -> Callable[[list[Styled]], object]:
     is_coloured = is_terminal(output) and has_colours()
 
     def shown(text: str, style: str | None) -> str:
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if is_coloured and style else text
+        return paint(text, style, coloured=is_coloured) if style else text
 
     def write(line: list[Styled]) -> None:
         with suppress(OSError, AttributeError, ValueError):  # stdout is full, or closed
@@ -95,7 +93,6 @@ def _read_target(line: CommandLine) -> DevTarget:
     """
     from ..apps.dev.front import DevTarget
     from ..apps.gateway.source import Source, file_source, single_source
-    from ..base.mcp_json import usual_places
 
     text = line.positional[0] if line.positional else None
     extra = _extra_files(line.options.get("--watch", []))
@@ -106,8 +103,7 @@ def _read_target(line: CommandLine) -> DevTarget:
         line.refuse_app_options()
         found: Any = AppTarget("")
     else:
-        places = usual_places(Path(), Path.home())
-        found = find_target(text, places, os.environ, trusts=TRUST in line.options)
+        found = named_target(line, text)
     from ..client import HttpServer
 
     if isinstance(found, AppTarget):

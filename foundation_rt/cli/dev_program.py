@@ -54,18 +54,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _load(line: CommandLine) -> Server:
+    from .serve import configured, load_program
+
     if line.positional:
-        from .apps import load_app
+        return load_program(line)
+    from .demo_tools import showing_server
 
-        server = load_app(line.positional[0], line.program or ())
-    else:
-        from .demo_tools import showing_server
-
-        server = showing_server()
-    config = line.option("--config")
-    if config is not None:
-        server.configure(config)
-    return server
+    return configured(showing_server(), line)
 
 
 def _report(report: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.targets import HttpServer
 from ..errors import MissingExtraError
-from .agreement import TRUST, settle
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .person import TRUST, settle
 from .serve import CONFIG, TRACEBACK, TRANSPORT_OPTIONS, is_terminal, serve_line
 from .targets import (
     HEADER,
@@ -20,7 +19,7 @@ from .targets import (
     PROTOCOL,
     TIMEOUT,
     AppTarget,
-    find_target,
+    named_target,
     read_headers,
     with_login,
 )
@@ -82,7 +81,6 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
     from ..apps.gateway.source import NoServersError, file_source, places_source, single_source
     from ..base.mcp_json import usual_places
 
-    trusts = TRUST in line.options
     if "--demo" in line.options:
         if line.positional:
             raise CommandLineError("--demo goes without a FILE or TARGET")
@@ -94,13 +92,12 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
             source = places_source([*usual_places(Path(), Path.home())])
         except NoServersError as error:
             raise CommandLineError(str(error)) from None
-        settle(source.waiting(), "gateway", trusts=trusts)
+        settle(source.waiting(), "gateway", trusts=TRUST in line.options)
         return source, False
     text = line.positional[0]
     if text.endswith(".json") and len(text.split()) == 1:
         return file_source(Path(text)), False
-    places = usual_places(Path(), Path.home())
-    target: Any = find_target(text, places, os.environ, trusts=trusts)
+    target: Any = named_target(line, text)
     is_app = isinstance(target, AppTarget)
     if is_app:
         from .apps import load_app

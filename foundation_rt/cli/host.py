@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
-from .agreement import TRUST, settle
 from .args import FILES, CliCommand, CommandLine, CommandLineError, Option
+from .person import TRUST, settle
 from .render import write_output
 from .serve import CONFIG, PORTS, WORKERS, http_settings, is_terminal
 

@@ -13,22 +13,19 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ..base.mcp_json import usual_places
 from ..client.safe_text import printable_text
 from ..client.targets import HttpServer, StdioServer, is_url, path_of_program
 from ..errors import UsageError
-from .agreement import TRUST
 from .apps import load_app
 from .args import Argument, CliCommand, CommandLine, CommandLineError, Option
 from .client_entries import ClientFile, DesktopClient, desktop_clients
-from .person import confirm
+from .person import TRUST, confirm
 from .render import Output, Table, write_output
-from .serve import CONFIG, TRACEBACK
-from .targets import HEADER, TARGET, AppTarget, find_target, read_headers, read_variables
+from .run import clean_name
+from .serve import CONFIG, TRACEBACK, configured
+from .targets import HEADER, TARGET, AppTarget, named_target, read_headers, read_variables
 
 _REFUSED_EXIT = 1
-_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_NAME = 64  # characters
 _SECRETS = ("env", "headers", "http_headers")
 
 
@@ -180,8 +177,7 @@ def _find(line: CommandLine) -> _Found:
     if text.endswith(".json") and len(text.split()) == 1:
         found, is_app = _found_file(Path(text)), False
     else:
-        places = usual_places(Path(), Path.home())
-        target = find_target(text, places, os.environ, trusts=TRUST in line.options)
+        target = named_target(line, text)
         is_app = isinstance(target, AppTarget)
         if isinstance(target, AppTarget):
             found = _found_app(target, line)
@@ -197,12 +193,9 @@ def _find(line: CommandLine) -> _Found:
 
 
 def _found_app(app: AppTarget, line: CommandLine) -> _Found:
-    server = load_app(app.source, line.program or ())
+    server = configured(load_app(app.source, line.program or ()), line)
     config = line.option("--config")
-    options = []
-    if config is not None:
-        server.configure(config)
-        options = ["--config", _absolute(config)]
+    options = [] if config is None else ["--config", _absolute(config)]
     if line.program is not None:
         options += ["--", *line.program]
     source, env = app.source, {}
@@ -287,7 +280,7 @@ def _as_client_starts_it(
 
 def _clean(name: str) -> str:
     """Return a name that every client takes."""
-    return _NOT_OF_A_NAME.sub("-", name).strip("-")[:_MAX_NAME] or "server"
+    return clean_name(name) or "server"
 
 
 # -- the commands ---------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ import sys
 from time import monotonic
 from typing import Any
 
-import orjson
 from attrs import define, field
 
 from ..client.safe_text import printable_line
-from .render import takes_escapes
+from .render import in_words, takes_escapes
 from .terminal import LEVEL_COLOURS, has_colours, paint, readable_problem
 
 _PATIENCE = 0.3
@@ -68,7 +67,7 @@ class LiveView:
 
     def log(self, level: str, logger: str | None, data: Any) -> None:
         """Show a log message of the server."""
-        text = data if isinstance(data, str) else orjson.dumps(data, default=str).decode()
+        text = in_words(data)
         named = f"{logger}: " if logger else ""
         coloured = has_colours()
         shown = paint(

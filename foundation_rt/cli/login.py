@@ -9,12 +9,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
-from ..base.mcp_json import usual_places
 from ..client.auth.authorizer import Authorizer, not_logged_in
 from ..client.auth.descriptions import Login, OAuth, StoreKey
 from ..client.auth.grants import Grant
@@ -23,11 +21,11 @@ from ..client.auth.urls import host_of, without_secrets
 from ..client.errors import MCPError
 from ..client.targets import HttpServer
 from ..errors import UsageError
-from .agreement import TRUST
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
+from .person import TRUST
 from .render import Output, Paragraph, Part, Table
 from .run import FAILURE_EXIT, report
-from .targets import JSON, find_listed, find_target
+from .targets import JSON, named_target
 
 _TARGET = "a URL, or a name in an mcp.json"
 
@@ -128,12 +126,7 @@ async def _stored(server: HttpServer) -> Grant:
 
 
 def _server(line: CommandLine) -> HttpServer:
-    text, listed = line.positional[0], line.option("--servers")
-    if listed is None:
-        places = usual_places(Path(), Path.home())
-        server = find_target(text, places, os.environ, trusts=TRUST in line.options)
-    else:
-        server = find_listed(text, Path(listed), os.environ)
+    server = named_target(line, line.positional[0])
     if not isinstance(server, HttpServer):
         raise CommandLineError("a login goes with a URL, or the name of a server that has one")
     if server.auth is None:

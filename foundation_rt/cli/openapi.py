@@ -14,7 +14,7 @@ from ..client.safe_text import printable_line
 from ..errors import MissingExtraError, UsageError
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .render import write_output
-from .serve import CONFIG, TRANSPORT_OPTIONS, WORKERS, serve_line
+from .serve import CONFIG, TRANSPORT_OPTIONS, WORKERS, configured, serve_line
 
 if TYPE_CHECKING:
     from ..base.http_client.exchange import HttpAnswer
@@ -47,10 +47,7 @@ def _load(line: CommandLine) -> Server:
     headers = [each.header for each in secrets.values() if each.header is not None]
     name = line.option("--name")
     server = Server.from_openapi(document, name=name, request_headers=headers or None, **options)
-    config = line.option("--config")
-    if config is not None:
-        server.configure(config)
-    return server
+    return configured(server, line)
 
 
 def _read(line: CommandLine) -> tuple[Any, OpenApiOptions]:

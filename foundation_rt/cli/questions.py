@@ -1,14 +1,20 @@
-"""Questions of servers to the person at a terminal: forms, pages, and a model's answer (CLI-47)."""
+"""Questions of servers to the person at a terminal: forms, pages, and a model's answer (CLI-47).
+
+`Attendance` is the person who waits for a request: sees how it goes on, and is asked.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from attrs import define, field
 
 from ..client.handlers.elicitation import ElicitationRequest, ElicitationUrlRequest
 from ..client.safe_text import printable_line, printable_text
@@ -16,12 +22,12 @@ from ..errors import UsageError
 from ..features.server_requests.elicitation import ElicitResult
 from ..features.server_requests.sampling import SampleResult
 from ..protocol.content import Audio, Image, Text
-from .person import END_OF_INPUT, InputClosedError
-from .render import wrapped
+from .person import END_OF_INPUT, InputClosedError, Person
+from .render import in_words, wrapped
 
 if TYPE_CHECKING:
     from ..client.handlers.sampling import SamplingRequest
-    from .person import Person
+    from .live_view import LiveView
 
 _MAX_SHOWN = 2000
 """The most characters of a text of a server on a line."""
@@ -211,7 +217,7 @@ def _described(
     words = [str(about.get("format", ""))] if is_plain else [_KINDS.get(kind, kind)]
     words += _bounds(about)
     if about.get("default") is not None:
-        words.append(f"default {_shown(about['default'])}")
+        words.append(f"default {in_words(about['default'])}")
     elif not is_required:
         words.append("may be left out")
     texts = [about.get("title"), about.get("description")]
@@ -223,10 +229,10 @@ def _described(
 def _bounds(about: Mapping[str, Any]) -> list[str]:
     least, most = about.get("minimum"), about.get("maximum")
     if least is not None and most is not None:
-        return [f"{_shown(least)} to {_shown(most)}"]
+        return [f"{in_words(least)} to {in_words(most)}"]
     if least is not None:
-        return [f"at least {_shown(least)}"]
-    return [] if most is None else [f"at most {_shown(most)}"]
+        return [f"at least {in_words(least)}"]
+    return [] if most is None else [f"at most {in_words(most)}"]
 
 
 def _choices(about: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -296,9 +302,59 @@ def _chosen(text: str, choices: Sequence[tuple[str, str]]) -> str:
     return text
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-
-
 def _line(text: str) -> str:
     return printable_line(text[:_MAX_SHOWN])
+
+
+# -- the person who waits -----------------------------------------------------------------------
+
+_HOUR = 3600.0
+"""Seconds that a person has for an answer; meanwhile no deadline of the client runs."""
+
+_WHO = "the server"
+
+
+@define(eq=False)
+class Attendance:
+    """Asks the person in turn, and shows the request meanwhile.
+
+    Args:
+        view: of the request.
+    """
+
+    view: LiveView
+    _person: Person = field(factory=Person)
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the options of `connect` with which the server can ask and report."""
+        return {
+            "elicitation": self._fill_in,
+            "elicitation_url": self._visit,
+            "sampling": self._sample,
+            "handler_timeout": _HOUR,
+            "on_log": self.view.log,
+            "log_level": "info",
+        }
+
+    async def _fill_in(self, request: ElicitationRequest) -> ElicitResult[Any]:
+        async with self._asking():
+            return await ask_form(self._person, _WHO, request.message, request.schema)
+
+    async def _visit(self, request: ElicitationUrlRequest) -> ElicitResult[Any]:
+        async with self._asking():
+            return await ask_page(self._person, _WHO, request)
+
+    async def _sample(self, request: SamplingRequest) -> SampleResult | None:
+        async with self._asking():
+            return await answer_as_model(self._person, _WHO, request)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        """Leave the terminal to one question at a time."""
+        async with self._turn:
+            self.view.pause()
+            try:
+                yield
+            finally:
+                self.view.begin()

@@ -383,7 +383,7 @@ def _tables(value: Any, most: int) -> Iterator[Part]:
     if not records or len(plain) + len(records) < len(value):
         return
     if plain:
-        yield Table([(name, _cell(each)) for name, each in plain.items()])
+        yield Table([(name, in_words(each)) for name, each in plain.items()])
     for name, rows in records.items():
         if len(value) > 1:
             yield Heading(name, str(len(rows)))
@@ -406,12 +406,12 @@ def _of_records(rows: Sequence[_Row], most: int) -> Iterator[Part]:
     """Yield a table, or where it would be too wide a block of lines for each record."""
     names = _names(rows)
     if len(names) <= most:
-        cells = [[_cell(row[name]) if name in row else "" for name in names] for row in rows]
+        cells = [[in_words(row[name]) if name in row else "" for name in names] for row in rows]
         yield Table([names, *cells], has_head=True)
         return
     for number, row in enumerate(rows, 1):
         yield Heading(f"{number} of {len(rows)}")
-        yield Table([(name, _cell(value)) for name, value in row.items()])
+        yield Table([(name, in_words(value)) for name, value in row.items()])
 
 
 def _names(rows: Sequence[_Row]) -> list[str]:
@@ -419,5 +419,6 @@ def _names(rows: Sequence[_Row]) -> list[str]:
     return [*dict.fromkeys(name for row in rows for name in row)]
 
 
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+def in_words(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

@@ -39,6 +39,9 @@ _HINTS = {
     "openWorldHint": ("stays inside", "reaches outside"),
 }
 
+_KEYS = {"resources": "uri", "resourceTemplates": "uriTemplate"}
+"""The members that name the entries of lists, if it is not `name`."""
+
 Wire = Mapping[str, Any]
 
 
@@ -96,6 +99,30 @@ def ping_report(sent: int, lost: int, times: Mapping[str, float]) -> Page:
     """Return the round-trip times of a server: `times` in ms, by name; none without a response."""
     answered = Paragraph(f"{sent - lost} of {sent} answered")
     return [answered, Table([(name, f"{ms:.3f} ms") for name, ms in times.items()])]
+
+
+def listed(name: str, entries: Sequence[Wire], *, whole: bool = True) -> Iterator[Part]:
+    """Yield a list of a server under its name.
+
+    Args:
+        name: of the list, such as `tools`.
+        entries: as the server has sent them.
+        whole: tools and prompts are shown with what they take; otherwise each is a line.
+    """
+    yield Heading(title_of(name), str(len(entries)))
+    details = {"tools": tool_details, "prompts": prompt_details}.get(name) if whole else None
+    if details is not None:
+        for each in entries:
+            yield from details(each)
+    elif name == "tools":
+        yield from tool_list(entries)
+    else:
+        yield from entry_list(entries, _KEYS.get(name, "name"))
+
+
+def title_of(name: str) -> str:
+    """Return the heading of a list."""
+    return "RESOURCE TEMPLATES" if name == "resourceTemplates" else name.upper()
 
 
 def entry_list(entries: Sequence[Wire], key: str) -> Iterator[Part]:

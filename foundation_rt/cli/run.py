@@ -5,27 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen
 
 from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
-from ..errors import JsonRpcErrorCode
+from ..errors import JsonRpcErrorCode, UsageError
 from ..kernel.engine.shutdown import ending_signals, exit_code
 from .args import CommandLine, CommandLineError
-from .render import Output, Page, pretty_json
+from .render import Output, Page, Paragraph, Payload, pretty_json
 from .serve import is_terminal
 from .targets import reach
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from .attendance import Attendance
     from .live_view import LiveView
+    from .questions import Attendance
 
 Result = TypeVar("Result")
 
@@ -35,6 +37,9 @@ FAILURE_EXIT = 3
 _TOOL_EXIT = 1
 _USAGE_EXIT = 2
 _STDERR = 2
+_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME = 64  # characters
+_MAX_FILES = 10_000
 _UNATTENDED = (
     "It asks a question, and nobody is there to answer it: run it at a terminal, without a pipe and"
     " without --json."
@@ -106,27 +111,58 @@ def fill_descriptors() -> None:
 
 
 def _saved(page: Page, line: CommandLine) -> Page:
-    """Return the page, its bytes written to the folder of `--save` (CLI-51)."""
+    """Return the page, its bytes written to new files in the folder of `--save` (CLI-51).
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
     folder = line.option("--save")
     if folder is None:
         return page
-    from pathlib import Path
+    stem = clean_name(line.positional[1].rpartition("/")[2]) or "file"
+    return [
+        _in_file(part, part.data, Path(folder), stem)
+        if isinstance(part, Payload) and isinstance(part.data, bytes)
+        else part
+        for part in page
+    ]
 
-    from .saved_files import save
 
-    return save(page, Path(folder), line.positional[1].rpartition("/")[2])
+def clean_name(name: str) -> str:
+    """Return a name of letters, digits, `-` and `_`; empty if nothing of it is left."""
+    return _NOT_OF_A_NAME.sub("-", name).strip("-")[:_MAX_NAME]
+
+
+def _in_file(part: Payload, data: bytes, folder: Path, stem: str) -> Paragraph:
+    """Write bytes to a file that was not there; return its path, for people."""
+    import mimetypes
+
+    ending = mimetypes.guess_extension((part.mime_type or "").partition(";")[0].strip()) or ".bin"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(1, _MAX_FILES):
+            path = folder / f"{stem}-{number}{ending}"
+            try:
+                with path.open("xb") as file:
+                    file.write(data)
+            except FileExistsError:
+                continue
+            return Paragraph(f"{path} ({part.mime_type or 'bytes'}, {len(data):,} bytes)")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
+    raise UsageError(f"{folder} has {_MAX_FILES - 1:,} files {stem}-N{ending}: empty it")
 
 
 def _perform(command: ClientCommand, line: CommandLine) -> Answer:
     attendance = _attendance(command, line)
     if attendance is None:
+        view, options = None, command.options
         log_as = _log_form(as_json="--json" in line.options)
-        with reach(line, log_as, require=command.require, **command.options) as client:
-            return run_to_end(partial(_request, command, client, line))
-    options = {**command.options, **attendance.settings()}
-    view = attendance.view
-    with reach(line, view.record, require=command.require, **options) as client:
-        return run_to_end(partial(_attended_request, command, client, line, view))
+    else:
+        view, options = attendance.view, {**command.options, **attendance.settings()}
+        log_as = view.record
+    with reach(line, log_as, require=command.require, **options) as client:
+        return run_to_end(partial(_request, command, client, line, view))
 
 
 def _attendance(command: ClientCommand, line: CommandLine) -> Attendance | None:
@@ -137,8 +173,8 @@ def _attendance(command: ClientCommand, line: CommandLine) -> Attendance | None:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if not command.is_attended or "--json" in line.options or not all(map(is_terminal, streams)):
         return None
-    from .attendance import Attendance
     from .live_view import LiveView
+    from .questions import Attendance
 
     return Attendance(LiveView(line.positional[1]))
 
@@ -153,20 +189,17 @@ def _log_form(*, as_json: bool) -> Callable[[bytes], bytes] | None:
     return lambda record: readable_problem(record, coloured=coloured).encode()
 
 
-async def _request(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
-    async with client:
-        return await command.perform(client, line, None)
-
-
-async def _attended_request(
-    command: ClientCommand, client: Client, line: CommandLine, view: LiveView
+async def _request(
+    command: ClientCommand, client: Client, line: CommandLine, view: LiveView | None
 ) -> Answer:
-    view.begin()
+    if view is not None:
+        view.begin()
     try:
         async with client:
             return await command.perform(client, line, view)
     finally:
-        view.end()
+        if view is not None:
+            view.end()
 
 
 def run_to_end(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -222,6 +222,11 @@ def load_program(line: CommandLine) -> Server:
         from .apps import load_app
 
         server = load_app(line.positional[0], line.program or ())
+    return configured(server, line)
+
+
+def configured(server: Server, line: CommandLine) -> Server:
+    """Return the server with the settings of the file that `--config` names."""
     config = line.option("--config")
     if config is not None:
         server.configure(config)

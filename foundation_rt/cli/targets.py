@@ -25,10 +25,10 @@ from ..client.resilience.retries import RetryPolicy
 from ..client.targets import HttpServer, StdioServer, is_url, path_of_program, server_of
 from ..errors import UsageError
 from ..protocol.revisions import REVISIONS
-from .agreement import TRUST, settle
-from .apps import load_app, refuse_folder
+from .apps import refuse_folder
 from .args import FILES, Argument, CommandLine, CommandLineError, Option
-from .serve import CONFIG, TRACEBACK
+from .person import TRUST, settle
+from .serve import CONFIG, TRACEBACK, load_program
 
 if TYPE_CHECKING:
     from ..server import Server
@@ -111,7 +111,7 @@ def reach(
     revision = line.option("--protocol")
     target = target_of(line)
     if isinstance(target, AppTarget):
-        with _served(target, line, log_as) as server:
+        with _served(line, log_as) as server:
             yield _client(server, revision, settings)
     else:
         yield _client(target, revision, settings)
@@ -135,13 +135,8 @@ def target_of(line: CommandLine) -> Target:
         CommandLineError: an option does not fit this TARGET.
         UsageError: the TARGET is no server, or cannot be used.
     """
-    text, listed = line.positional[0], line.option("--servers")
     headers, variables = read_headers(line), read_variables(line)
-    if listed is None:
-        places = usual_places(Path(), Path.home())
-        target = find_target(text, places, os.environ, trusts=TRUST in line.options)
-    else:
-        target = find_listed(text, Path(listed), os.environ)
+    target = named_target(line, line.positional[0])
     if not isinstance(target, AppTarget):
         line.refuse_app_options()
     if variables:
@@ -169,18 +164,13 @@ def with_login(server: HttpServer) -> HttpServer:
 
 
 @contextmanager
-def _served(
-    app: AppTarget, line: CommandLine, log_as: Callable[[bytes], bytes] | None
-) -> Iterator[Server]:
+def _served(line: CommandLine, log_as: Callable[[bytes], bytes] | None) -> Iterator[Server]:
     """Yield the application; write its log to the end.
 
     Its own output goes to stderr, as over stdio: stdout belongs to the result.
     """
     with redirect_stdout(sys.stderr):
-        server = load_app(app.source, line.program or ())
-        config = line.option("--config")
-        if config is not None:
-            server.configure(config)
+        server = load_program(line)
         if log_as is not None:
             server.log_as(log_as)
         runtime = server.runtime
@@ -240,6 +230,15 @@ def _merged(given: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
     """Return all headers; of equal names, in any case, the last one wins."""
     merged = {name.lower(): (name, value) for name, value in (*given.items(), *more)}
     return dict(merged.values())
+
+
+def named_target(line: CommandLine, text: str) -> Target:
+    """Return what a word of the command line names: in the file of `--servers`, if it is given."""
+    listed = line.option("--servers")
+    if listed is not None:
+        return find_listed(text, Path(listed), os.environ)
+    places = usual_places(Path(), Path.home())
+    return find_target(text, places, os.environ, trusts=TRUST in line.options)
 
 
 def find_target(

@@ -19,7 +19,7 @@ from ..base.jsonschema.compilation import compile_schema
 from ..base.shell_words import join, quote
 from ..client.safe_text import printable_line
 from ..kernel.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
-from .render import takes_escapes, wrapped
+from .render import in_words, takes_escapes, wrapped
 
 if TYPE_CHECKING:
     from ..server import Server
@@ -158,8 +158,7 @@ def _error_lines(error: Any, indent: str = _INDENT) -> Iterable[str]:
 
 def _pairs(fields: Mapping[str, Any]) -> Iterable[str]:
     for name, value in fields.items():
-        shown = value if isinstance(value, str) else orjson.dumps(value).decode()
-        yield printable_line(f"{name}={shown}"[:_MAX_LINE])
+        yield printable_line(f"{name}={in_words(value)}"[:_MAX_LINE])
 
 
 def log_to_terminal(server: Server) -> None:
@@ -237,10 +236,7 @@ def _example(server: Server) -> list[str]:
         members = schema.get("properties", {})
         given = {name: _value_of(members.get(name, {})) for name in schema.get("required", ())}
         if not compile_schema(schema).validate(given):
-            pairs = (
-                f"{name}={value if type(value) is str else orjson.dumps(value).decode()}"
-                for name, value in given.items()
-            )
+            pairs = (f"{name}={in_words(value)}" for name, value in given.items())
             return [*map(quote, (tool.name, *pairs))]
     return ["TOOL"]
 

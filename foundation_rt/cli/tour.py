@@ -26,7 +26,7 @@ from ..client.safe_text import printable_line
 from ..client.targets import StdioServer
 from ..errors import UsageError
 from ..protocol.methods import TOOLS_CALL
-from .render import takes_escapes, wrapped
+from .render import in_words, takes_escapes, wrapped
 from .terminal import has_colours, paint, readable_record
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Tour:
         except ToolCallError as error:
             self._screen.outcome(str(error), _taken(began), is_fine=False)
         else:
-            self._screen.outcome(_shown(value if read is None else read(value)), _taken(began))
+            self._screen.outcome(in_words(value if read is None else read(value)), _taken(began))
 
 
 def _job(job: Mapping[str, Any]) -> str:
@@ -269,10 +269,6 @@ def _job(job: Mapping[str, Any]) -> str:
 
 def _taken(since: float) -> str:
     return f"{(perf_counter() - since) * 1000:.1f} ms"
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _ignore(line: str) -> None:
