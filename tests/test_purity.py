@@ -63,8 +63,6 @@ PURE = (
     "client.handlers.sampling",
     "client.tools.routing",
     "client.tools.tool_cache",
-    "client.auth.challenges",
-    "client.auth.clients",
     "client.auth.discovery",
     "client.auth.grants",
     "client.auth.urls",

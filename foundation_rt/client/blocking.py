@@ -23,10 +23,10 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from weakref import finalize
 
 from attrs import define, field
@@ -39,14 +39,6 @@ from .errors import ConnectionLostError
 from .resilience.circuit_breaker import CircuitState
 from .session.handshake import ServerDescription
 from .session.subscriptions import Subscription
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from .connecting import Target
-    from .handlers.server_requests import ServerRequestHandlers
-    from .options import ConnectOptions
-
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -70,10 +62,7 @@ def _asks(
     """Return the blocking form of a plain method of `Client`, which runs on the client's thread."""
 
     def ask(self: BlockingClient, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        async def there() -> Result:
-            return method(self.client, *args, **kwargs)
-
-        return self.run(there)
+        return self.read(lambda: method(self.client, *args, **kwargs))
 
     update_wrapper(ask, method)
     return ask
@@ -142,23 +131,23 @@ class BlockingClient:
     @property
     def server(self) -> ServerDescription | None:
         """The server's description; None without a connection."""
-        return _server(self)
+        return self.read(lambda: self.client.server)
 
     @property
     def circuit_state(self) -> CircuitState:
         """State of the server's circuit breaker; for health checks."""
-        return _circuit_state(self)
+        return self.read(lambda: self.client.circuit_state)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """The problems of tools in the latest list that cannot be used, a sentence each."""
-        return _left_out(self)
+        return self.read(lambda: self.client.left_out)
 
     @property
     def stderr_tail(self) -> str:
         """The last stderr lines of the server's process, and how it ended; may be empty."""
         try:
-            return _stderr_tail(self)
+            return self.read(lambda: self.client.stderr_tail)
         except ConnectionLostError:
             return self.client.stderr_tail  # closed: it does not change any more
 
@@ -187,29 +176,17 @@ class BlockingClient:
                 "the client was closed", may_have_run=True, retryable=False
             ) from None
 
+    def read(self, function: Callable[[], Result]) -> Result:
+        """Call a plain function on the client's thread; see `run`."""
+
+        async def there() -> Result:
+            return function()
+
+        return self.run(there)
+
     def tell(self, function: Callable[[], object]) -> None:
         """Call `function` on the client's thread, soon; do nothing if the client is closed."""
         self._thread.tell(function)
-
-
-@_asks
-def _server(client: Client) -> ServerDescription | None:
-    return client.server
-
-
-@_asks
-def _left_out(client: Client) -> tuple[str, ...]:
-    return client.left_out
-
-
-@_asks
-def _circuit_state(client: Client) -> CircuitState:
-    return client.circuit_state
-
-
-@_asks
-def _stderr_tail(client: Client) -> str:
-    return client.stderr_tail
 
 
 @define(eq=False, repr=False)
@@ -252,31 +229,18 @@ class BlockingSubscription:
         self._client.tell(self._subscription.close)
 
 
-def connect(
-    target: Target,
-    *,
-    headers: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
-    cwd: str | PathLike[str] | None = None,
-    on_stderr: Callable[[str], object] | None = None,
-    handlers: ServerRequestHandlers | None = None,
-    **options: Unpack[ConnectOptions],
-) -> BlockingClient:
-    """Return a blocking client for a server; nothing is started or sent before it is used.
+def _blocking(make: Callable[Given, Client]) -> Callable[Given, BlockingClient]:
+    def connect(*args: Given.args, **kwargs: Given.kwargs) -> BlockingClient:
+        """Return a blocking client for a server; nothing is started or sent before it is used.
 
-    Takes what `foundation_rt.client.connect` takes, and raises what that raises.
-    """
-    client = connecting.connect(
-        target,
-        headers=headers,
-        env=env,
-        cwd=cwd,
-        on_stderr=on_stderr,
-        handlers=handlers,
-        **options,
-    )
-    return BlockingClient(client)
+        Takes what `foundation_rt.client.connect` takes, and raises what that raises.
+        """
+        return BlockingClient(make(*args, **kwargs))
 
+    return update_wrapper(connect, make, ("__name__", "__qualname__"), ())
+
+
+connect = _blocking(connecting.connect)
 
 log = logging.getLogger("foundation_rt.client")
 

@@ -45,7 +45,7 @@ from .errors import MCPError, NotOfferedError
 from .handlers.client_handlers import ClientHandlers
 from .handlers.server_requests import ServerRequestHandlers
 from .options import ClientOptions
-from .resilience.circuit_breaker import CircuitState
+from .resilience.circuit_breaker import CircuitBreaker, CircuitState
 from .resilience.deadline import DeadlineTimer
 from .resilience.resilience import Breakers, Resilience
 from .resilience.retries import Attempt, Retries
@@ -250,33 +250,13 @@ class Client:
         """
         check_plain("on_progress", on_progress)
         check_plain("on_log", on_log)
-        if max_timeout is not None and on_progress is None:
-            on_progress = ignore_progress
         encoded = encode_arguments(tool, arguments)
         members = encode_meta(meta) if meta else None
         call = ToolCall(
             self._tools, self._rounds, tool, encoded, correlation_id, idempotent, members
         )
-
-        async def operation(attempt: Attempt) -> dict[str, Any]:
-            return await call.run(await self._session(attempt), attempt)
-
-        def attempt() -> Attempt:
-            return Attempt(on_progress=on_progress, on_log=on_log, handlers=handlers)
-
-        if timeout is None:
-            timeout = self.options.tool_timeouts.get(tool, self.options.timeout)
-        breakers = self._breakers.of_tool(tool)
-        what = f"tools/call {tool}"
-        try:
-            result = await self._resilience.perform(
-                what, operation, attempt, breakers, timeout, max_timeout
-            )
-        except MCPError as error:
-            if error.code == "E204":
-                self._breakers.forget(tool)
-            raise
-        return call.read(result)
+        given = (timeout, max_timeout, on_progress, on_log, handlers)
+        return call.read(await self._perform_request(call, *given))
 
     async def list_tools(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
@@ -476,31 +456,9 @@ class Client:
         """
         check_plain("on_progress", on_progress)
         check_plain("on_log", on_log)
-        if max_timeout is not None and on_progress is None:
-            on_progress = ignore_progress
         request = RawRequest(self._tools, method, params, meta, idempotent)
-        tool = request.tool
-
-        async def operation(attempt: Attempt) -> dict[str, Any]:
-            return await request.run(await self._session(attempt), attempt)
-
-        def attempt() -> Attempt:
-            return Attempt(on_progress=on_progress, on_log=on_log, handlers=handlers)
-
-        if timeout is None:
-            timeout = self.options.timeout
-            if tool is not None:
-                timeout = self.options.tool_timeouts.get(tool, timeout)
-        breakers = (self._breakers.server,) if tool is None else self._breakers.of_tool(tool)
-        what = method if tool is None else f"{method} {tool}"
-        try:
-            return await self._resilience.perform(
-                what, operation, attempt, breakers, timeout, max_timeout
-            )
-        except MCPError as error:
-            if error.code == "E204" and tool is not None:
-                self._breakers.forget(tool)
-            raise
+        given = (timeout, max_timeout, on_progress, on_log, handlers)
+        return await self._perform_request(request, *given)
 
     async def request_all(
         self,
@@ -568,6 +526,42 @@ class Client:
             (self._breakers.server,),
             self.options.timeout if timeout is None else timeout,
         )
+
+    async def _perform_request(
+        self,
+        request: ToolCall | RawRequest,
+        timeout: float | None,
+        max_timeout: float | None,
+        on_progress: ProgressCallback | None,
+        on_log: LogCallback | None,
+        handlers: ServerRequestHandlers | None,
+    ) -> dict[str, Any]:
+        """Perform a request with callbacks of its own; one of a tool with what is set for that."""
+        if max_timeout is not None and on_progress is None:
+            on_progress = ignore_progress
+
+        async def operation(attempt: Attempt) -> dict[str, Any]:
+            return await request.run(await self._session(attempt), attempt)
+
+        def attempt() -> Attempt:
+            return Attempt(on_progress=on_progress, on_log=on_log, handlers=handlers)
+
+        tool, what = request.tool, request.method
+        breakers: tuple[CircuitBreaker, ...] = (self._breakers.server,)
+        if timeout is None:
+            timeout = self.options.timeout
+            if tool is not None:
+                timeout = self.options.tool_timeouts.get(tool, timeout)
+        if tool is not None:
+            what, breakers = f"{what} {tool}", self._breakers.of_tool(tool)
+        try:
+            return await self._resilience.perform(
+                what, operation, attempt, breakers, timeout, max_timeout
+            )
+        except MCPError as error:
+            if error.code == "E204" and tool is not None:
+                self._breakers.forget(tool)
+            raise
 
     async def _session(self, attempt: Attempt) -> ClientSession:
         """Return the session for an attempt, and note it there."""

@@ -21,9 +21,8 @@ from attrs import define, field
 
 from ..errors import AuthorizationError, ConnectionLostError
 from ..session.shared_task import join, shared
-from .challenges import Challenge, choose_challenge
 from .descriptions import Authorization, OAuth, StoreKey, TokenStore, key_of
-from .grants import Grant
+from .grants import Challenge, Grant, choose_challenge
 from .stores import MemoryTokenStore
 from .urls import host_of, without_secrets
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import orjson
@@ -52,29 +52,9 @@ class AuthResponse:
         return found if isinstance(found, str) else None
 
 
-class Exchanges(Protocol):
-    """Sends requests to authorization servers."""
-
-    async def get(self, url: str) -> AuthResponse:
-        """Return a document of metadata.
-
-        Raises:
-            ConnectionLostError: there is no answer.
-        """
-
-    async def post(
-        self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
-    ) -> AuthResponse:
-        """Return the answer to a form, or to JSON.
-
-        Raises:
-            ConnectionLostError: there is no answer.
-        """
-
-
 @define(eq=False)
 class AuthExchanges:
-    """`Exchanges` over HTTP.
+    """Sends requests to authorization servers.
 
     Args:
         metadata_timeout: seconds for a document.
@@ -89,7 +69,11 @@ class AuthExchanges:
     network: Network = field(factory=Network)
 
     async def get(self, url: str, headers: Mapping[str, str] = NO_HEADERS) -> AuthResponse:
-        """See `Exchanges`; `headers` go with the request."""
+        """Return a document of metadata; `headers` go with the request.
+
+        Raises:
+            ConnectionLostError: there is no answer.
+        """
         named = {"accept": "application/json", **headers}
         seconds = self.metadata_timeout
         asked = fetch(self.network, url, seconds, MAX_METADATA_BYTES, named)
@@ -98,7 +82,11 @@ class AuthExchanges:
     async def post(
         self, url: str, body: Mapping[str, str] | bytes, headers: Mapping[str, str]
     ) -> AuthResponse:
-        """See `Exchanges`."""
+        """Return the answer to a form, or to JSON.
+
+        Raises:
+            ConnectionLostError: there is no answer.
+        """
         kind = "application/json" if isinstance(body, bytes) else _FORM
         sent = body if isinstance(body, bytes) else urlencode(body).encode("ascii")
         named = {"accept": "application/json", "content-type": kind, **headers}

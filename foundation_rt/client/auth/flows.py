@@ -21,16 +21,6 @@ from attrs import define, evolve, field, frozen
 
 from ..errors import AuthorizationError, ConnectionLostError, MCPError, place_of
 from ..safe_text import readable
-from .challenges import Challenge, choose_challenge
-from .clients import (
-    ASSERTION_TYPE,
-    OAuthClient,
-    authenticate,
-    known_client,
-    registered_client,
-    registration,
-    secret_method,
-)
 from .descriptions import (
     Authorization,
     ClientCredentials,
@@ -43,20 +33,29 @@ from .descriptions import (
     WorkloadIdentity,
 )
 from .discovery import (
+    ASSERTION_TYPE,
+    OAuthClient,
     ResourceMetadata,
     ServerMetadata,
+    authenticate,
     check_challenge_method,
     choose_issuer,
     guessed_metadata,
+    known_client,
     legacy_resource,
     read_resource_metadata,
     read_server_metadata,
+    registered_client,
+    registration,
     resource_metadata_places,
+    secret_method,
     server_metadata_places,
 )
 from .grants import (
+    Challenge,
     Grant,
     authorization_url,
+    choose_challenge,
     choose_scopes,
     read_callback,
     read_grant,
@@ -66,7 +65,7 @@ from .grants import (
 from .urls import host_of, is_loopback, may_ask
 
 if TYPE_CHECKING:
-    from .exchanges import AuthResponse, Exchanges
+    from .exchanges import AuthExchanges, AuthResponse
     from .proofs import DpopKey
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -110,7 +109,7 @@ class Flows:
     url: str
     description: Authorization
     store: TokenStore
-    exchanges: Exchanges
+    exchanges: AuthExchanges
     now: Callable[[], float]
     asking: Callable[[], AbstractContextManager[None]]
     _nonces: dict[str, str] = field(factory=dict, init=False, repr=False)

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -22,15 +23,19 @@ from ...base.abort import call_in_loop
 from ...base.shown import Shown
 from ...errors import UsageError
 from ...features.server_requests.errors import InvalidClientResult
+from ...features.server_requests.roots import Root
 from ...kernel.registry.tools import is_async_callable
 from ...protocol.methods import CLIENT_CAPABILITIES
-from .params import ServerRequestRefused, as_json, malformed
+from .params import ServerRequestRefused, malformed
 from .server_requests import (
+    at_once,
     check_declared,
     failed,
+    guarded,
     handler_failed,
     not_allowed,
     read_input_requests,
+    unusable,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +43,6 @@ if TYPE_CHECKING:
     from ...features.server_requests.sampling import SampleResult
     from ...protocol.revisions import Revision
     from .elicitation import ElicitationRequest, ElicitationUrlRequest
-    from .roots import Place
     from .sampling import SamplingRequest
 
     Sampled = SampleResult | Mapping[str, Any] | None
@@ -49,6 +53,9 @@ if TYPE_CHECKING:
 
     Visited = ElicitResult[Any] | bool | None
     ElicitationUrlHandler = Callable[[ElicitationUrlRequest], Visited | Awaitable[Visited]]
+
+    Place = Root | Path | str
+    """A root; a path, whose URI is made; or a `file:` URI."""
 
     Places = Iterable[Place]
     RootsHandler = Callable[[], Places | Awaitable[Places]]
@@ -118,8 +125,6 @@ class ClientHandlers:
         if self.sampling_tools and self.sampling is None:
             raise UsageError("sampling_tools says what `sampling` can do: give that too")
         if self.roots is not None and not callable(self.roots):
-            from .roots import write_roots
-
             try:
                 self._known_roots = write_roots(self.roots)
             except InvalidClientResult as error:
@@ -160,14 +165,7 @@ class ClientHandlers:
             ServerRequestRefused: one was refused; the others were cancelled.
         """
         asked = self._prepare_all(requests, revision)
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {key: group.create_task(self._ask(one)) for key, one in asked.items()}
-        except BaseExceptionGroup as several:
-            failure = several.exceptions[0]
-        else:
-            return {key: task.result() for key, task in tasks.items()}
-        raise failure
+        return await at_once({key: self._ask(one) for key, one in asked.items()})
 
     # -- reading requests
 
@@ -200,8 +198,6 @@ class ClientHandlers:
         return self._prepare_elicitation(method, params, revision)
 
     def _prepare_roots(self, method: str) -> HandlerCall:
-        from .roots import write_roots
-
         if callable(self.roots):
             return HandlerCall(method, self.roots, (), write_roots)
         return HandlerCall(method, _nothing, (), lambda _: dict(self._known_roots or {}))
@@ -235,18 +231,8 @@ class ClientHandlers:
 
         if not self._open.acquire(blocking=False):
             raise failed("Too many requests of the server are open", "too_many_server_requests")
-        try:
-            returned = await run_handler(prepared.handler, prepared.arguments, self._open.release)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise handler_failed(prepared.method, error) from error
-        except ServerRequestRefused as refused:
-            raise _checked(prepared, refused) from refused.__cause__
-        except Exception as error:
-            raise handler_failed(prepared.method, error) from error
-        return _written(prepared, returned)
+        work = run_handler(prepared.handler, prepared.arguments, self._open.release)
+        return _written(prepared, await guarded(prepared.method, work))
 
 
 async def _nothing() -> None:
@@ -259,25 +245,11 @@ def _written(prepared: HandlerCall, returned: Any) -> dict[str, Any]:
     except ServerRequestRefused:
         raise
     except InvalidClientResult as error:
-        raise _unusable(prepared, error) from None
+        # The names of the wrong members alone: their values may be the user's secrets.
+        issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
+        raise unusable(prepared.method, issues) from None
     except Exception as error:  # the code of the value's class: it may be an object of any class
         raise handler_failed(prepared.method, error) from error
-
-
-def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequestRefused:
-    """Return the refusal that a handler raised, if it is JSON (QUEST-12)."""
-    try:
-        as_json(refused.to_wire(), "/error")
-        return refused
-    except InvalidClientResult as error:
-        return _unusable(prepared, error)
-
-
-def _unusable(prepared: HandlerCall, error: InvalidClientResult) -> ServerRequestRefused:
-    """Log the names of the wrong members; their values may be the user's secrets."""
-    issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
-    log.warning("the response to %s cannot be sent: %s", prepared.method, issues)
-    return failed("The client has no usable answer", "invalid_answer")
 
 
 async def run_handler(
@@ -331,3 +303,54 @@ async def _in_thread(function: Callable[[], Any], ended: Callable[[], object]) -
     if isinstance(error, Exception):
         raise error
     raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+
+
+# -- roots ---------------------------------------------------------------------------------------
+
+
+def write_roots(places: Any) -> dict[str, Any]:
+    """Return the result of `roots/list` that names `places` (QUEST-10).
+
+    Raises:
+        InvalidClientResult: they are not several places, or one of them is none.
+    """
+    if isinstance(places, (str, Path)) or not isinstance(places, Iterable):
+        raise InvalidClientResult(("/roots", "is not several roots"))
+    return {"roots": [_write_root(place, f"/roots/{at}") for at, place in enumerate(places)]}
+
+
+def _write_root(place: Any, path: str) -> dict[str, Any]:
+    if isinstance(place, Path):
+        return {"uri": _uri_of(place, path)}
+    root = Root(place) if isinstance(place, str) else place
+    if not isinstance(root, Root):
+        raise InvalidClientResult((path, "is neither a path, a URI nor a Root"))
+    if not _is_file_uri(root.uri):
+        raise InvalidClientResult((f"{path}/uri", "is not a file: URI of an absolute path"))
+    if root.name is None:
+        return {"uri": root.uri}
+    if not isinstance(root.name, str):
+        raise InvalidClientResult((f"{path}/name", "is not a string"))
+    return {"uri": root.uri, "name": root.name}
+
+
+def _uri_of(place: Path, path: str) -> str:
+    """Return the URI of a path, with links and `..` resolved."""
+    try:
+        return place.resolve().as_uri()
+    except (OSError, RuntimeError, ValueError):  # a circle of links, a NUL
+        raise InvalidClientResult((path, "is not a path that can be resolved")) from None
+
+
+def _is_file_uri(uri: Any) -> bool:
+    """Return whether a URI is a `file:` URI of an absolute path without `..`."""
+    from urllib.parse import unquote, urlsplit
+
+    if not isinstance(uri, str) or not uri.isprintable():
+        return False
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    steps = unquote(parts.path).split("/")
+    return parts.scheme == "file" and steps[0] == "" and len(steps) > 1 and ".." not in steps

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import orjson
 
@@ -27,6 +27,9 @@ log = logging.getLogger("foundation_rt.client")
 
 MAX_INPUT_REQUESTS: Final = 100
 """Most requests of one `input_required` result (QUEST-14)."""
+
+
+Result = TypeVar("Result")
 
 
 class ServerRequestHandlers(Protocol):
@@ -75,10 +78,48 @@ def failed(message: str, reason: str) -> ServerRequestRefused:
     return ServerRequestRefused(JsonRpcErrorCode.INTERNAL_ERROR, message, {"reason": reason})
 
 
+def unusable(method: str, problem: str) -> ServerRequestRefused:
+    """Log what is wrong with a result; return the refusal of the request."""
+    log.warning("the response to %s cannot be sent: %s", method, problem)
+    return failed("The client has no usable answer", "invalid_answer")
+
+
 def handler_failed(method: str, error: BaseException) -> ServerRequestRefused:
     """Log what a handler raised; return the refusal, which does not repeat it (QUEST-12)."""
     log.warning("the handler of %s failed", method, exc_info=error)
     return failed("The client failed to answer", "handler_failed")
+
+
+async def guarded(method: str, work: Awaitable[Result]) -> Result:
+    """Return what a handler of the caller returns, whatever it raises otherwise (QUEST-12).
+
+    Raises:
+        ServerRequestRefused: the request is refused; carries the error for the server, as JSON.
+    """
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise handler_failed(method, error) from error
+    except ServerRequestRefused as refused:
+        encode(method, refused.to_wire())
+        raise
+    except Exception as error:
+        raise handler_failed(method, error) from error
+
+
+async def at_once(asked: Mapping[str, Coroutine[Any, Any, Result]]) -> dict[str, Result]:
+    """Return the outcomes of all, by name; if one fails, cancel the others and raise its error."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(work) for name, work in asked.items()}
+    except BaseExceptionGroup as several:
+        failure = several.exceptions[0]
+    else:
+        return {name: task.result() for name, task in tasks.items()}
+    raise failure
 
 
 async def answer(
@@ -89,26 +130,10 @@ async def answer(
     Raises:
         ServerRequestRefused: it is refused; carries the error for the server, which is JSON.
     """
-    try:
-        check_declared(method, handlers.capabilities(revision), revision)
-        result: Any = await handlers.handle(method, params, revision)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise handler_failed(method, error) from error
-    except (ServerRequestRefused, ClientErrorResponse) as error:
-        refused = error if isinstance(error, ServerRequestRefused) else _handed_on(error)
-        _encode(method, refused.to_wire())
-        raise refused from error.__cause__
-    except ClientCapabilityError:
-        raise not_declared() from None
-    except Exception as error:
-        raise handler_failed(method, error) from error
+    result: Any = await guarded(method, _handle(handlers, method, params, revision))
     if not isinstance(result, Mapping):
-        log.warning("the response to %s cannot be sent: it is not an object", method)
-        raise failed("The client has no usable answer", "invalid_answer")
-    return _encode(method, dict(result))
+        raise unusable(method, "it is not an object")
+    return encode(method, dict(result))
 
 
 async def answer_all(
@@ -127,17 +152,9 @@ async def answer_all(
             check_declared(method, capabilities, revision)
         except ServerRequestRefused as refused:
             raise not_allowed(refused) from None
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                key: group.create_task(answer(handlers, method, params, revision))
-                for key, (method, params) in asked.items()
-            }
-    except BaseExceptionGroup as several:
-        failure = several.exceptions[0]
-    else:
-        return {key: task.result() for key, task in tasks.items()}
-    raise failure
+    return await at_once(
+        {key: answer(handlers, method, params, revision) for key, (method, params) in asked.items()}
+    )
 
 
 def read_input_requests(requests: Any) -> dict[str, tuple[str, Any]]:
@@ -167,19 +184,31 @@ def not_allowed(refused: ServerRequestRefused) -> InvalidResponseError:
     )
 
 
-def _handed_on(error: ClientErrorResponse) -> ServerRequestRefused:
-    """Return the refusal with the error of the client that was asked instead (QUEST-29)."""
-    code = error.json_rpc_code
-    return ServerRequestRefused(
-        JsonRpcErrorCode.INTERNAL_ERROR if code is None else code,
-        error.json_rpc_message,
-        error.json_rpc_data,
-    )
+async def _handle(
+    handlers: ServerRequestHandlers, method: str, params: Any, revision: Revision
+) -> Mapping[str, Any]:
+    """Ask the handlers; pass on what a client has said that was asked instead (QUEST-29)."""
+    check_declared(method, handlers.capabilities(revision), revision)
+    try:
+        return await handlers.handle(method, params, revision)
+    except ClientErrorResponse as error:
+        code = error.json_rpc_code
+        raise ServerRequestRefused(
+            JsonRpcErrorCode.INTERNAL_ERROR if code is None else code,
+            error.json_rpc_message,
+            error.json_rpc_data,
+        ) from error.__cause__
+    except ClientCapabilityError:
+        raise not_declared() from None
 
 
-def _encode(method: str, value: Any) -> Any:
+def encode(method: str, value: Any) -> Any:
+    """Return a result or an error as JSON.
+
+    Raises:
+        ServerRequestRefused: it is not JSON.
+    """
     try:
         return orjson.Fragment(dumps(value))
     except (TypeError, ValueError):
-        log.warning("the response to %s cannot be sent: it is not JSON", method)
-        raise failed("The client has no usable answer", "invalid_answer") from None
+        raise unusable(method, "it is not JSON") from None

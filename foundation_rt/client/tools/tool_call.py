@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from math import isfinite
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from attrs import define, field
@@ -39,15 +39,17 @@ class ToolCall:
     """A call of a tool, with its attempts.
 
     Args:
-        name: of the tool.
+        tool: its name.
         arguments: as `encode_arguments` makes them.
         meta: further members of `_meta`.
         idempotent: whether it may run twice; None: as the tool's annotations say.
     """
 
+    method: ClassVar[str] = TOOLS_CALL
+
     tools: ServerTools
     rounds: InputRounds
-    name: str
+    tool: str
     arguments: bytes
     correlation_id: str | None
     idempotent: bool | None
@@ -82,7 +84,7 @@ class ToolCall:
         return result
 
     async def _send(self, session: ClientSession, attempt: Attempt) -> dict[str, Any]:
-        found = await self.tools.find(session, self.name, attempt)
+        found = await self.tools.find(session, self.tool, attempt)
         arguments = loads(self.arguments)
         tool = self._tool = await self.tools.check(session, found, arguments, attempt)
         if tool.needs_task and session.server.can("tasks", "requests", "tools", "call"):

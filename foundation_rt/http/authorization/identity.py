@@ -16,9 +16,12 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 from attrs import define, field, frozen
 
-from ...client.auth.clients import ASSERTION_TYPE, OAuthClient, authenticate, known_client
 from ...client.auth.discovery import (
+    ASSERTION_TYPE,
+    OAuthClient,
     ServerMetadata,
+    authenticate,
+    known_client,
     read_server_metadata,
     server_metadata_places,
 )

@@ -13,25 +13,29 @@ from attrs import define, evolve, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.auth.challenges import Challenge, choose_challenge, read_challenges
-from foundation_rt.client.auth.clients import authenticate, known_client, registered_client
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
 from foundation_rt.client.auth.discovery import (
     ResourceMetadata,
     ServerMetadata,
+    authenticate,
     check_challenge_method,
     choose_issuer,
     is_resource_of,
+    known_client,
     read_server_metadata,
+    registered_client,
     resource_metadata_places,
     server_metadata_places,
 )
 from foundation_rt.client.auth.exchanges import AuthResponse
 from foundation_rt.client.auth.flows import Flows
 from foundation_rt.client.auth.grants import (
+    Challenge,
     authorization_url,
+    choose_challenge,
     choose_scopes,
     read_callback,
+    read_challenges,
     read_grant,
 )
 from foundation_rt.client.auth.stores import MemoryTokenStore

@@ -15,10 +15,10 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import connect
-from foundation_rt.client.auth.challenges import Challenge
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
 from foundation_rt.client.auth.exchanges import AuthResponse
 from foundation_rt.client.auth.flows import Flows
+from foundation_rt.client.auth.grants import Challenge
 from foundation_rt.client.auth.logins import browser_login, device_login, paste_login
 from foundation_rt.client.auth.stores import MemoryTokenStore
 from foundation_rt.client.errors import AuthorizationError, ConnectionLostError

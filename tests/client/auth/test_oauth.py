@@ -14,8 +14,8 @@ import pytest
 
 from foundation_rt.client import Client, connect
 from foundation_rt.client.auth.authorizer import Authorizer
-from foundation_rt.client.auth.clients import OAuthClient
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth, StoreKey
+from foundation_rt.client.auth.discovery import OAuthClient
 from foundation_rt.client.auth.exchanges import AuthExchanges, AuthResponse
 from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore
 from foundation_rt.client.errors import AuthorizationError, ConnectionLostError, MCPError
