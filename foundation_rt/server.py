@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         PromptOptions,
         ResourceHandlerOptions,
         ResourceOptions,
+        SkillOptions,
     )
     from .features.own_features import Feature
     from .features.prompts.registry import PromptDefinition
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from .features.readiness import ReadinessChecks
     from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
     from .features.session_callbacks import SessionCallback
+    from .features.skills.registry import SkillRegistry
     from .features.tool_options import ToolHandlerOptions, ToolOptions
     from .features.visibility import Switches
     from .http.app import HttpApplication
@@ -423,6 +425,8 @@ class Server:
         features = self.features
         for registry in (self._registry, features.resources, features.prompts):
             registry.switch(self._switches.is_on)
+        if features.has_skills:
+            features.skills.switch(self._switches.is_on)
 
     def mount(self, other: Server, prefix: str = "") -> None:
         """Offer what another server has as a part of this one, live (spec/mounting.md).
@@ -617,6 +621,50 @@ class Server:
     def unregister_prompt(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""
         return self.features.prompts.unregister(name)
+
+    def skill(self, folder: str | os.PathLike[str], /, **options: Unpack[SkillOptions]) -> str:
+        """Offer a skill, a folder with a file `SKILL.md`; return its URI (extra `skills`).
+
+        Its files are read now, and served as they are now. Names that begin with a dot are left
+        out (spec/skills.md).
+
+        Args:
+            folder: has the name of the skill; a relative path is taken from the working folder.
+            options: see `SkillOptions`.
+
+        Raises:
+            MissingExtraError: the extra `skills` is not installed.
+            RegistrationError: it is no skill, or larger than one may be, or its name is taken; says
+                what to change.
+            UsageError: it is the first skill, and the server has been started already.
+        """
+        return self._skills().add(folder, **options)
+
+    def skills_from(
+        self, folder: str | os.PathLike[str], /, **options: Unpack[SkillOptions]
+    ) -> tuple[str, ...]:
+        """Offer every skill below a folder; return their URIs.
+
+        The folders in between are in the URIs: `skills/billing/refunds/SKILL.md` below `skills` is
+        ``skill://billing/refunds/SKILL.md``. If one is refused, none is offered. Otherwise as
+        `skill`.
+        """
+        return self._skills().add_from(folder, **options)
+
+    def list_skills(self) -> tuple[str, ...]:
+        """Return the URIs of all skills that are switched on, sorted."""
+        if not self.features.has_skills:
+            return ()
+        return tuple(each.uri for each in self.features.skills.entries())
+
+    def unregister_skill(self, uri: str) -> bool:
+        """Remove a skill and its files; return whether there was one."""
+        return self.features.has_skills and self.features.skills.unregister(uri)
+
+    def _skills(self) -> SkillRegistry:
+        if not self.features.has_skills:
+            self._refuse_when_started("add its first skill", if_mounted=False)
+        return self.features.skills
 
     @overload
     def completion(self, function: F, /) -> F: ...

@@ -238,6 +238,17 @@ def test_the_reminder_of_the_agent_waits_for_its_time() -> None:
     assert record.expires_at_ms - record.not_before_ms == 3_600_000
 
 
+async def test_the_skills_of_a_folder_are_offered(tmp_path: Path) -> None:
+    manifest = tmp_path / "skills" / "refunds" / "SKILL.md"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("---\nname: refunds\ndescription: Refund an order.\n---\nAsk.\n")
+    server = Server("shop")
+    run({"server": server, "__file__": str(tmp_path / "shop.py")}, "server.skills_from(")
+    async with client_connect(server) as client:
+        skill = await client.skill("refunds")
+        assert await client.read_skill(skill) == manifest.read_bytes()
+
+
 def test_the_schedules_of_the_agent_are_in_its_ledger() -> None:
     defined = run({}, 'Server("office")', "server.agents.every(")
 

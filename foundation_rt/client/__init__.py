@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from .results.results import ReadResult as ReadResult
     from .results.results import Resource as Resource
     from .results.results import ResourceTemplate as ResourceTemplate
+    from .results.skills import Skill as Skill
+    from .results.skills import SkillFile as SkillFile
     from .results.tool_schemas import ToolSchema as ToolSchema
     from .session.handshake import ServerDescription as ServerDescription
     from .session.subscriptions import Subscription as Subscription
@@ -102,6 +104,7 @@ _HOMES = homes_of(
         "resilience.retries": "RetryPolicy is_failure",
         "results.results": "CallResult CompletionResult GetPromptResult ListedPromptArgument "
         "Prompt ReadResult Resource ResourceTemplate",
+        "results.skills": "Skill SkillFile",
         "results.tool_schemas": "ToolSchema",
         "session.handshake": "ServerDescription",
         "session.subscriptions": "Subscription",

@@ -11,11 +11,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
 from ..base.ids import RequestIdGenerator, UuidRequestIds
+from ..base.skill_format import EXTENSION, SKILLS_GET, SKILLS_LIST
 from ..errors import UsageError
 from ..protocol.methods import (
     COMPLETION_COMPLETE,
@@ -71,6 +72,9 @@ from .tools.paging import list_all, missing_arguments, usable
 from .tools.server_tools import ServerTools
 from .tools.tool_cache import ToolCache
 from .tools.tool_call import RawRequest, ToolCall, encode_arguments, encode_meta, read_entry
+
+if TYPE_CHECKING:
+    from .results.skills import Skill
 
 Result = TypeVar("Result")
 
@@ -397,6 +401,60 @@ class Client:
         complete = partial(self._ask, COMPLETION_COMPLETE, params, members)
         return CompletionResult.read(await self._perform(COMPLETION_COMPLETE, complete, timeout))
 
+    # -- skills
+
+    async def skills(
+        self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> tuple[Skill, ...]:
+        """Return the skills that the server lists, all pages; nothing of them is read (CSKILL-01).
+
+        A server may have more than it lists. An entry that is not valid is left out, with a
+        warning.
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server does not offer skills.
+        """
+        from .results.skills import Skill
+
+        return await self._list(Skill, SKILLS_LIST, timeout, meta)
+
+    async def skill(
+        self, skill: str, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Skill:
+        """Return one skill, by the URI of its `SKILL.md`, or by its name (CSKILL-03).
+
+        Raises:
+            MCPError: E204: there is none, or several have the name; E205: the server does not offer
+                skills; E209: its entry is not valid.
+        """
+        from .results.skills import Skill, choose_skill
+
+        if "/" not in skill:
+            return choose_skill(await self.skills(timeout=timeout, meta=meta), skill)
+        get = partial(self._ask, SKILLS_GET, {"uri": skill}, encode_meta(meta))
+        return Skill.read((await self._perform(SKILLS_GET, get, timeout)).get("skill"))
+
+    async def read_skill(
+        self, skill: Skill, path: str = "SKILL.md", *, timeout: float | None = None
+    ) -> bytes:
+        """Return the content of a file of a skill, checked against its entry (CSKILL-04).
+
+        If it is refused, ask for the skill anew: its author may have changed it.
+
+        Args:
+            skill: from `skills` or `skill`.
+            path: from the folder of the skill, as in `references/forms.md`.
+            timeout: in s, for the whole request.
+
+        Raises:
+            MissingExtraError: the extra `skills` is not installed.
+            MCPError: E204: the skill has no such file, or no digests; E209: the content is not what
+                the entry says; or it cannot be read.
+        """
+        file = skill.file(path)
+        read = await self.read_resource(file.uri, timeout=timeout)
+        return skill.checked(file, read.contents)
+
     def subscribe(
         self, *uris: str, tasks: Iterable[str] = (), timeout: float | None = None
     ) -> Subscription:
@@ -657,6 +715,8 @@ class Client:
 def _require(session: ClientSession, method: str) -> None:
     """Raise E205 if the server lacks a capability; some revisions do not declare completions."""
     server, capability = session.server, facts(method).capability
+    if method in (SKILLS_LIST, SKILLS_GET) and not server.can("extensions", EXTENSION):
+        raise NotOfferedError(EXTENSION)
     if capability == "completions" and not server.revision.has("capabilities", capability):
         return
     if capability is not None and not server.can(capability):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .lifespan import Lifespan
     from .prompts.registry import RegisteredPrompt
     from .registries import Features
+    from .skills.registry import RegisteredSkill
 
 _Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -121,6 +122,7 @@ class Mount(Shown):
         factory=dict, init=False
     )
     _prompts: dict[RegisteredPrompt, str | None] = field(factory=dict, init=False)
+    _skills: dict[RegisteredSkill, str | None] = field(factory=dict, init=False)
 
     def open(self) -> None:
         """Mirror the mounted server from now on.
@@ -136,6 +138,8 @@ class Mount(Shown):
             self._mirror(self._tools, (), self._add_tool, self.outer_tools.remove)
             self._mirror(self._resources, (), self._add_resource, outer.resources.unregister)
             self._mirror(self._prompts, (), self._add_prompt, outer.prompts.unregister)
+            if outer.has_skills:
+                self._mirror(self._skills, (), self._add_skill, outer.skills.drop)
             raise
         self.tools.observe(self)
         self.features.observe(self)
@@ -160,6 +164,9 @@ class Mount(Shown):
                     self._add_resource,
                     outer.resources.unregister,
                 )
+                if features.has_skills:
+                    skills = features.skills.entries()
+                    self._mirror(self._skills, skills, self._add_skill, outer.skills.drop)
             else:
                 prompts = features.prompts.entries()
                 self._mirror(self._prompts, prompts, self._add_prompt, outer.prompts.unregister)
@@ -226,6 +233,9 @@ class Mount(Shown):
             )
         )
         return name
+
+    def _add_skill(self, skill: RegisteredSkill) -> str:
+        return self.outer_features.skills.adopt(skill.moved(self.outside))
 
     # -- names and URIs -------------------------------------------------------------------------
 

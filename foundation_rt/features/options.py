@@ -45,6 +45,23 @@ class ResourceHandlerOptions(HandlerOptions, total=False):
     cache_ttl_ms: int | None
 
 
+class SkillOptions(TypedDict, total=False):
+    """The options of `Server.skill`.
+
+    Attributes:
+        prefix: a path before the name of the skill in its URI: ``acme/billing``.
+        cache_ttl_ms: how long a client may keep the contents of its files, in ms; by default
+            `server.cache_ttl_ms`.
+        scopes, tags, visible: see `HandlerOptions`.
+    """
+
+    prefix: str
+    cache_ttl_ms: int | None
+    scopes: Iterable[str]
+    tags: Iterable[str]
+    visible: Predicate | Iterable[str] | None
+
+
 class Presentation(TypedDict, total=False):
     """The members that every definition has.
 

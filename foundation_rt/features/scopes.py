@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..base.skill_format import DIRECTORY_READ, MANIFEST
 from ..errors import ErrorCode, ToolError
 from ..protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
 from .prompts.feature import Prompts
@@ -34,7 +35,9 @@ def scopes_of(
 ) -> frozenset[str]:
     """Return the scopes of what `request` names, if seen, or of a method of the author (EXT-05)."""
     if request.method in dispatcher.own:
-        return _scopes_of_method(dispatcher, request.method)
+        scopes = _scopes_of_method(dispatcher, request.method)
+        if scopes is not None:
+            return scopes
     params = request.params
     if type(params) is not dict:
         return _NONE
@@ -46,6 +49,8 @@ def scopes_of(
         prompts: Prompts = dispatcher.parts[Prompts]
         prompt = prompts.look_up(name, principal)
         return _NONE if prompt is None else prompt.scopes
+    if request.method == DIRECTORY_READ:
+        uri = f"{uri}/{MANIFEST}"  # which has the scopes of the folder
     if request.method != PROMPTS_GET and type(uri) is str:
         resources: Resources = dispatcher.parts[Resources]
         template = resources.template(uri, principal)
@@ -58,9 +63,10 @@ def scopes_of(
     return _NONE
 
 
-def _scopes_of_method(dispatcher: Dispatcher, method: str) -> frozenset[str]:
+def _scopes_of_method(dispatcher: Dispatcher, method: str) -> frozenset[str] | None:
+    """Return the scopes of a method of the author; None if it is of a feature."""
     from .custom_methods import CustomMethods
 
     custom: CustomMethods | None = dispatcher.parts.get(CustomMethods)
     found = None if custom is None else custom.methods.get(method)
-    return _NONE if found is None else found.handler_spec.scopes
+    return None if found is None else found.handler_spec.scopes

@@ -69,6 +69,8 @@ PUBLIC = {
     "ServerDescription",
     "SessionExpiredError",
     "SizeTimeout",
+    "Skill",
+    "SkillFile",
     "StdioServer",
     "Subscription",
     "ToolCallError",

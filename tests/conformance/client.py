@@ -11,13 +11,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, build_opener
 
 import orjson
 
-from foundation_rt.client import Client, MCPError, connect
+from foundation_rt.client import Client, InvalidResponseError, MCPError, connect
 from foundation_rt.client.auth.descriptions import (
     Authorization,
     ClientCredentials,
@@ -114,6 +115,19 @@ async def see_it_twice(client: Client) -> None:
     await client.request("tools/list")
 
 
+async def list_skills(client: Client) -> None:
+    """See which skills there are."""
+    assert await client.skills()
+
+
+async def refuse_skill(client: Client) -> None:
+    """Load a skill that is not what the server says of it, and leave it at that."""
+    [skill] = await client.skills()
+    with suppress(InvalidResponseError):
+        await client.read_skill(skill)
+        await client.read_skill(skill, "references/FORMS.md")
+
+
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "tools_call": add,
     "elicitation-sep1034-client-defaults": fill_in_defaults,
@@ -124,6 +138,10 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "http-custom-headers": call_with_headers,
     "http-invalid-tool-headers": call_everything,
     "json-schema-ref-no-deref": refer,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": refuse_skill,
+    "sep-2640-client-verify-frontmatter": refuse_skill,
+    "sep-2640-client-verify-size": refuse_skill,
     "auth/scope-step-up": call_a_tool,
     "auth/authorization-server-migration": see_it_twice,
 }

@@ -7,8 +7,8 @@ of `fixtures` lists its own.
 from __future__ import annotations
 
 from foundation_rt import Server
-from tests.conformance.fixtures import asking, content, progress, resources, schemas, tasks
+from tests.conformance.fixtures import asking, content, progress, resources, schemas, skills, tasks
 
 server = Server("foundation-rt-conformance", version="1.0.0")
-for fixtures in (content, resources, schemas, progress, asking, tasks):
+for fixtures in (content, resources, schemas, progress, asking, tasks, skills):
     fixtures.add_to(server)

@@ -2,9 +2,10 @@
 
 `@modelcontextprotocol/conformance` talks to a server over HTTP as a client would, and is the server
 that a client talks to. It has a set of required scenarios for each revision, and further ones that
-it runs without scoring (extensions, and what its own reference servers can't pass yet). Here all of
-them count. How a client is authorized (`auth/`) does not depend on the revision of the requests
-that it authorizes: all scenarios are run in each.
+it runs without scoring (extensions, and what its own reference servers can't pass yet). Skills are
+in no set: their scenarios are run one by one. Here all of them count. How a client is authorized
+(`auth/`) does not depend on the revision of the requests that it authorizes: all scenarios are run
+in each.
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ _REQUIRED = re.compile(r"^  - (\S+)$", re.MULTILINE)
 _AUTHORIZATION = re.compile(r"^  - (auth/\S+) \[", re.MULTILINE)
 _HAS_FAILED = re.compile(r"^Client (exited with code|timed out)", re.MULTILINE)
 _UNSCORED = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
+_SKILLS = re.compile(r"^  - (sep-2640-\S+) \[extension\]$", re.MULTILINE)
+_WITH_EXTENSIONS = "2026-07-28"
 _TIMED = ("client-sse-retry-timing", "client-sse-last-event-id")
 
 CHECKS = {
     ("server", "2025-11-25"): 83,
-    ("server", "2026-07-28"): 196,
+    ("server", "2026-07-28"): 241,
     # One less: a server that ends the stream of a call ends that to the gateway, not the client's.
     ("gateway", "2025-11-25"): 82,
     ("gateway", "2026-07-28"): 196,
     ("client", "2025-11-25"): 451,
-    ("client", "2026-07-28"): 476,
+    ("client", "2026-07-28"): 480,
     ("authorization", "every revision"): 3,
 }
 """How many checks there are: a scenario that did not run is no success."""
@@ -127,7 +130,23 @@ def run_server(url: str, revision: str, side: str = "server") -> Score:
     }
     if not scenarios:
         raise RuntimeError(f"the conformance suite failed:\n{ended.stdout}{ended.stderr}")
+    if side == "server" and revision == _WITH_EXTENSIONS:
+        for name in _SKILLS.findall(_run("list", "--server").stdout):
+            scenarios[name], found = _run_skills(url, name)
+            complaints += found
     return Score(side, revision, scenarios, tuple(complaints))
+
+
+def _run_skills(url: str, scenario: str) -> tuple[tuple[int, int], list[Check]]:
+    """How many checks of a scenario about skills a server passed and failed, and what to say."""
+    asked = ["--url", url, "--scenario", scenario, "--spec-version", _WITH_EXTENSIONS, "--force"]
+    with tempfile.TemporaryDirectory() as results:
+        _run("server", *asked, "-o", results)
+        checks = [check for _, check in _checks(Path(results))]
+    statuses = [check["status"] for check in checks]
+    bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING", "SKIPPED")]
+    complaints = [_complaint(scenario, check) for check in bad]
+    return (statuses.count("SUCCESS"), statuses.count("FAILURE")), complaints
 
 
 def run_authorization(client: LoginClient, port: int) -> Score:
@@ -194,7 +213,9 @@ def client_scenarios(revision: str) -> list[str]:
         raise RuntimeError(f"the conformance suite lists nothing for clients:\n{listed}")
     names = _REQUIRED.findall(clients[1]) + _UNSCORED.findall(listed)
     others = [name for name in names if not name.startswith("auth/")]
-    return others + _AUTHORIZATION.findall(_run("list", "--client").stdout)
+    listed = _run("list", "--client").stdout
+    skills = _SKILLS.findall(listed) if revision == _WITH_EXTENSIONS else []
+    return others + skills + _AUTHORIZATION.findall(listed)
 
 
 def _run_scenario(

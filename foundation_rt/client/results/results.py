@@ -11,7 +11,7 @@ only describes is left out where it is not what the specification has for it (CT
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
@@ -22,6 +22,8 @@ from ...protocol.methods import COMPLETION_COMPLETE, PROMPTS_GET, RESOURCES_READ
 from ..errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from ...protocol.content import ResourceContents
     from .content import Content
 
@@ -571,7 +573,15 @@ class Prompt:
         return cls(name, title, description, tuple(arguments), wire)
 
 
-Entry = TypeVar("Entry", Resource, ResourceTemplate, Prompt)
+class ListEntry(Protocol):
+    """An entry of a list of a server."""
+
+    @classmethod
+    def read(cls, wire: Any) -> Self:
+        """Return an entry as it came; raise `InvalidResponseError` for an invalid one."""
+
+
+Entry = TypeVar("Entry", bound=ListEntry)
 
 
 def _identity(wire: Any, member: str, what: str) -> str:

@@ -35,7 +35,7 @@ async def list_all(
 
     Args:
         session: the session to use.
-        method: that lists, such as `tools/list`.
+        method: that lists, such as `tools/list`; of an extension, `skills/list` has `skills`.
         attempt: the attempt that it belongs to.
         max_pages: most pages; a longer list is an error.
         meta: further members of `_meta`, of every request.
@@ -47,7 +47,7 @@ async def list_all(
     hints: list[int] = []
     cursors: set[str] = set()
     previous: list[Any] | None = None
-    member = facts(method).entries or ""
+    member = facts(method).entries or method.partition("/")[0]
     params: dict[str, Any] | None = None
     size = 0
     for _ in range(max_pages):

@@ -112,11 +112,11 @@ def parse_text(text: bytes, name: str) -> Any:
         if text.lstrip()[:1] in (b"{", b"["):
             raise OpenApiError(f"{name} is not valid JSON: {error}") from None
     try:
-        from .yaml_text import parse_yaml
+        from ...base.yaml_text import parse_yaml
     except ImportError:
         raise MissingExtraError(f"{name} is YAML, which", "openapi") from None
     try:
-        return parse_yaml(text)
+        return parse_yaml(text, max_values=MAX_VALUES, max_depth=MAX_DEPTH)
     except ValueError as error:
         raise OpenApiError(f"{name} is neither JSON nor YAML that can be read: {error}") from None
 

@@ -1,4 +1,4 @@
-"""YAML as OpenAPI has it: the values of JSON, read by the rules of YAML 1.2 (extra `openapi`).
+"""YAML with the values of JSON, read by the rules of YAML 1.2 (extras `openapi` and `skills`).
 
 PyYAML makes values by the rules of YAML 1.1, where `no` is false, `010` is eight and `2020-01-01` a
 date, and takes 2 s for a MiB. So only its events are used, which libyaml makes in C. A value is
@@ -12,8 +12,6 @@ from math import isinf
 from typing import Any, Final
 
 import yaml
-
-from .documents import MAX_DEPTH, MAX_VALUES
 
 _PREFIX: Final = "tag:yaml.org,2002:"
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -38,8 +36,13 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
 """The values of scalars by the tags that JSON has."""
 
 
-def parse_yaml(text: bytes) -> Any:
+def parse_yaml(text: bytes, *, max_values: int, max_depth: int) -> Any:
     """Return the value of a text in YAML, which has values of JSON only (OAPI-02).
+
+    Args:
+        text: in UTF-8.
+        max_values: the most values, aliases written out.
+        max_depth: the most levels.
 
     Raises:
         ValueError: it is not such a text; says why.
@@ -49,7 +52,7 @@ def parse_yaml(text: bytes) -> Any:
     try:
         loader = _Loader(text.decode())
         try:
-            return _Composer().value_of(loader)
+            return _Composer(max_values, max_depth).value_of(loader)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -80,7 +83,9 @@ class _Open:
 class _Composer:
     """Makes the value of one document from its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_values: int, max_depth: int) -> None:
+        self.max_values = max_values
+        self.max_depth = max_depth
         self.open: list[_Open] = []
         self.anchors: dict[str, tuple[Any, int, int] | None] = {}
         self.count = 0
@@ -131,8 +136,8 @@ class _Composer:
             raise ValueError(f"it has a value that JSON lacks: {event.tag[:100]}")
         if self._takes_key():
             raise ValueError("it has a key that is no scalar")
-        if len(self.open) >= MAX_DEPTH:
-            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+        if len(self.open) >= self.max_depth:
+            raise ValueError(f"it is nested deeper than {self.max_depth} levels")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         self.open.append(_Open(value, event.anchor, self.count))
@@ -152,8 +157,8 @@ class _Composer:
             raise ValueError("an alias refers to what it is in")
         value, size, height = target
         self._counted(size)
-        if len(self.open) + height > MAX_DEPTH:
-            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+        if len(self.open) + height > self.max_depth:
+            raise ValueError(f"it is nested deeper than {self.max_depth} levels")
         if not self._takes_key():
             self._add(value, height)
         elif isinstance(value, str):
@@ -178,8 +183,8 @@ class _Composer:
 
     def _counted(self, number: int) -> None:
         self.count += number
-        if self.count > MAX_VALUES:
-            raise ValueError(f"it has more than {MAX_VALUES:,} values, aliases written out")
+        if self.count > self.max_values:
+            raise ValueError(f"it has more than {self.max_values:,} values, aliases written out")
 
 
 def _resolved(text: str) -> Any:
