@@ -10,14 +10,13 @@ from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
-import orjson
 import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import TasksSection
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.exact_json import compact
-from foundation_rt.base.logs.logger import StderrSink
+from foundation_rt.base.logs.logger import StderrSink, StructuredLogger
 from foundation_rt.base.principal_shares import Limit, Quota
 from foundation_rt.features.batches import PendingBatch
 from foundation_rt.features.server_requests.forms import Forms
@@ -163,6 +162,7 @@ def test_log_lines_that_nobody_reads_take_what_the_buffer_counts() -> None:
         sink.write(b"first")
         while sink._writer._queue:
             sink._writer.flush(0.01)  # until the thread has taken it, and waits for the reader
-        taken = taken_by(lambda _: sink.write(orjson.dumps(MESSAGE)))
+        logger = StructuredLogger(sink, ManualClock())
+        taken = taken_by(lambda _: logger.info("kept", MESSAGE))
         assert taken < LENGTH + BESIDE
         assert sink.dropped == 0

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ..errors import AbortError
 
 if TYPE_CHECKING:
@@ -25,16 +23,20 @@ if TYPE_CHECKING:
 _callbacks_lock = threading.Lock()
 
 
-@define(eq=False, repr=False)
 class AbortSignal:
     """Signals to a handler that its result is no longer wanted.
+
+    A plain class: each call makes one.
 
     Attributes:
         reason: None until it fires; then "deadline", "cancelled", "disconnected" or "shutdown".
     """
 
-    reason: str | None = field(default=None, init=False)
-    _callbacks: list[Callable[[], object]] | None = field(default=None, init=False)
+    __slots__ = ("__weakref__", "_callbacks", "reason")
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._callbacks: list[Callable[[], object]] | None = None
 
     @property
     def aborted(self) -> bool:

@@ -15,11 +15,10 @@ from typing import Protocol
 
 # One refill makes this many ids and holds a call up for 20 us.
 _POOL_IDS = 64
-# Bits of the third and fourth group, for a whole pool at once (RFC 9562 sections 4.1 and 4.2).
-_VERSION_KEPT = int.from_bytes(b"\x0f\xff" * _POOL_IDS)
-_VERSION_SET = int.from_bytes(b"\x40\x00" * _POOL_IDS)
-_VARIANT_KEPT = int.from_bytes(b"\x3f\xff" * _POOL_IDS)
-_VARIANT_SET = int.from_bytes(b"\x80\x00" * _POOL_IDS)
+_LINE = b"????????-????-4???-????-????????????\n"  # RFC 9562 section 4: the version is 4
+_DIGITS = [place for place, char in enumerate(_LINE) if char == ord("?")]
+_VARIANT = _LINE.rindex(b"-????-") + 1
+_TO_VARIANT = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)  # RFC 9562 section 4.1
 
 
 class IdGenerator(Protocol):
@@ -46,20 +45,15 @@ class RequestIdGenerator(Protocol):
         ...
 
 
-def _groups(size: int, kept: int = -1, set_: int = 0) -> list[str]:
-    """Return a random group of `size` bytes for each id of a pool, in hexadecimal digits."""
-    length = size * _POOL_IDS
-    bits = int.from_bytes(os.urandom(length)) & kept | set_
-    return bits.to_bytes(length).hex("-", size).split("-")
-
-
 def _random_ids() -> list[str]:
-    # Group by group for the whole pool: the loops run in C, 0.3 us an id. Slicing each id out of
-    # its own 32 digits takes 0.55 us.
-    version = _groups(2, _VERSION_KEPT, _VERSION_SET)
-    variant = _groups(2, _VARIANT_KEPT, _VARIANT_SET)
-    groups = zip(_groups(4), _groups(2), version, variant, _groups(6), strict=True)
-    return list(map("-".join, groups))
+    # Digit by digit for the whole pool: the loops run in C. Slicing each id out of its own 32
+    # digits takes three times as long.
+    digits = os.urandom(16 * _POOL_IDS).hex().encode()
+    lines = bytearray(_LINE * _POOL_IDS)
+    for number, place in enumerate(_DIGITS):
+        lines[place :: len(_LINE)] = digits[number::32]
+    lines[_VARIANT :: len(_LINE)] = lines[_VARIANT :: len(_LINE)].translate(_TO_VARIANT)
+    return lines.decode().split()
 
 
 def _refill(pool: list[str]) -> str:

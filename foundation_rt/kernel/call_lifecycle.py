@@ -32,7 +32,7 @@ from ..errors import (
 from ..protocol.jsonrpc import encode
 from .effects import Abort, Notify
 from .execution_limits import RETRY_HINT
-from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
+from .invocation import PENDING, CallOutcome, Invocation, Phase, Raised, Returned
 from .records import completion_record, failed_error, failure_log, late_record, timeout_error
 from .replies import (
     MAX_ECHOED_NAME,
@@ -42,7 +42,7 @@ from .replies import (
     not_initialized,
 )
 from .results import TOOL
-from .session import State
+from .session import RUNNING
 
 if TYPE_CHECKING:
     from ..base.config.settings import ToolsSection
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from .replies import ResultWriter
     from .session import Session
 
+SUCCESS = ToolCompletionOutcome.SUCCESS  # see `session.RUNNING`
+
 Hooks = tuple[Callable[..., Any], ...]
 """A hook of each feature that has it, in their order."""
 
@@ -68,7 +70,7 @@ MIN_ERROR_LIMIT = 4096
 
 def check_state(session: Session, peer: Peer | None) -> Peer:
     """Step 1: refuse unless the connection is RUNNING, or needs no handshake (CALL-01, REV-04)."""
-    if peer is None or not (session.state is State.RUNNING or peer.revision.is_stateless):
+    if peer is None or not (session.state is RUNNING or peer.revision.is_stateless):
         raise not_initialized(session)
     return peer
 
@@ -264,7 +266,7 @@ class CallLifecycle:
 
     def expire(self, call: Invocation) -> list[Effect]:
         """Answer TIMEOUT and abort: the deadline has passed; the slot is kept (TIME-02)."""
-        if call.phase is Phase.PENDING:
+        if call.phase is PENDING:
             call.phase = Phase.EXPIRED
             del call.session.in_flight[call.request_id]
             reply = self.error_reply(call, timeout_error(call))
@@ -300,7 +302,7 @@ class CallLifecycle:
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Release the slot and answer: the handler has ended after `duration_ms`."""
         self.release_slot(call)  # step 9
-        if call.phase is Phase.PENDING:
+        if call.phase is PENDING:
             del call.session.in_flight[call.request_id]
             return self.answer(call, outcome, duration_ms)  # step 10
         if type(outcome) is Returned:
@@ -331,7 +333,7 @@ class CallLifecycle:
                 self._drop(call)
                 error, cause = refusal.to_structured(), refusal.__cause__
                 return self._fail(call, error, duration_ms, "result refused", cause)
-            how = ToolCompletionOutcome.TOOL_ERROR if is_error else ToolCompletionOutcome.SUCCESS
+            how = ToolCompletionOutcome.TOOL_ERROR if is_error else SUCCESS
             record = completion_record(call, how, None, duration_ms)
             if is_error:
                 record.failure = reply
@@ -407,7 +409,7 @@ class CallLifecycle:
         if call.is_pending:
             del call.session.in_flight[call.request_id]
         log = failure_log(call, "internal error", error)
-        if call.phase is not Phase.PENDING:
+        if call.phase is not PENDING:
             return [log, late_record(call, Raised(error), duration_ms)]
         reply = internal_error_reply(call.request_id, call.correlation_id)
         failed = ToolCompletionOutcome.TOOL_ERROR

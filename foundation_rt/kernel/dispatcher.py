@@ -51,7 +51,7 @@ from .replies import (
     method_not_found,
     not_initialized,
 )
-from .session import Session, SessionEvent, State
+from .session import CLOSED, Session, SessionEvent, State
 
 if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle, Hooks
@@ -109,7 +109,7 @@ class Dispatcher:
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """Return the effects of one message, in the order in which to perform them."""
-        if session.state is State.CLOSED:
+        if session.state is CLOSED:
             return []
         if isinstance(message, Request):
             return self._request(session, message)

@@ -44,7 +44,7 @@ class Reply(Shown):
     line: bytes
     request_id: RequestId | None = None
     error_code: int | None = None
-    done: bool = field(default=False, init=False, eq=False)
+    done: bool = field(default=False, eq=False)
 
 
 @define(repr=False)
@@ -58,7 +58,7 @@ class Notify(Shown):
 
     line: bytes
     request_id: RequestId | None = None
-    done: bool = field(default=False, init=False, eq=False)
+    done: bool = field(default=False, eq=False)
 
 
 @define(repr=False)
@@ -108,7 +108,7 @@ class Log(Shown):
     level: str
     message: str
     fields: dict[str, Any]
-    done: bool = field(default=False, init=False, eq=False)
+    done: bool = field(default=False, eq=False)
 
 
 class Event(Log):

@@ -120,18 +120,14 @@ class ResourceManager:
         """
         shares = self._shares
         identity = None if shares is None else identity_of(principal)
-        if shares is None or identity is None:
-            slot = self.try_acquire_slot()
-            if slot is None:
-                raise self.no_slot()
-            return slot
-        shares.take(identity)
-        try:
-            self._free.pop()
-        except IndexError:
+        if shares is not None and identity is not None:
+            shares.take(identity)
+            if self.try_acquire_slot() is not None:
+                return SharedSlot(self, identity, shares)
             shares.give_back(identity)
-            raise self.no_slot() from None
-        return SharedSlot(self, identity, shares)
+        elif (slot := self.try_acquire_slot()) is not None:
+            return slot
+        raise self.no_slot()
 
     def shares_used(self) -> dict[str | None, int]:
         """Return how many slots each principal uses; empty where no shares apply (RES-14)."""

@@ -50,6 +50,9 @@ class Phase(Enum):
     DISCONNECTED_THEN_EXPIRED = auto()
 
 
+PENDING = Phase.PENDING  # see `session.RUNNING`
+
+
 @define(eq=False, repr=False)
 class CallKind(Shown):
     """The differences between calls of tools and calls of other handlers.
@@ -114,19 +117,19 @@ class Invocation:
     principal: Principal | None
     kind: CallKind
     headers: Mapping[str, str] = NO_HEADERS
-    payload_bytes: int = field(default=0, init=False)
+    payload_bytes: int = 0
     tool: RegisteredTool = field(init=False)
     handler: Handler = field(init=False)
     execution: ExecutionMode = field(init=False)
     to_result: ToResult = field(init=False)
-    slot: Slot | None = field(default=None, init=False)
-    timeout_ms: int = field(default=0, init=False)
-    arguments_as_sent: bytes = field(default=b"", init=False)
-    around_steps: tuple[Step, ...] = field(default=(), init=False)
-    is_wait: bool = field(default=False, init=False)
-    progress: float = field(default=-math.inf, init=False)
-    phase: Phase = field(default=Phase.PENDING, init=False)
-    parts: Mapping[type, Any] = field(default=NO_PARTS, init=False)
+    slot: Slot | None = None
+    timeout_ms: int = 0
+    arguments_as_sent: bytes = b""
+    around_steps: tuple[Step, ...] = ()
+    is_wait: bool = False
+    progress: float = -math.inf
+    phase: Phase = PENDING
+    parts: Mapping[type, Any] = NO_PARTS
 
     def keep(self, part: object) -> None:
         """Keep the state of a feature for this call, by its class."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TOOL_CALL_COMPLETED = "tool call completed"
 REQUEST_COMPLETED = "request completed"
+_LATE = ToolCompletionOutcome.LATE_COMPLETED  # see `session.RUNNING`
 
 
 def completion_record(
@@ -43,7 +44,7 @@ def completion_record(
     fields["payloadBytes"] = call.payload_bytes
     if error is not None:
         fields["errorCode"] = error.code.value
-    level = "warn" if outcome is ToolCompletionOutcome.LATE_COMPLETED else "info"
+    level = "warn" if outcome is _LATE else "info"
     message = TOOL_CALL_COMPLETED if call.method == TOOLS_CALL else REQUEST_COMPLETED
     record = CallCompleted(level, message, fields)
     if error is not None:

@@ -45,6 +45,10 @@ class State(Enum):
     CLOSED = "CLOSED"
 
 
+# For what every call asks: to look a member up in its class takes 0.1 us.
+RUNNING, CLOSED = State.RUNNING, State.CLOSED
+
+
 class SessionEvent(Enum):
     """An event that moves a session from one state to the next."""
 

@@ -45,7 +45,7 @@ def write_json(value: Any) -> bytes:
     except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise not_serializable() from _cause(value, error)
     # orjson writes NaN as null. By `find`: for `in` Python makes a TypeError first, and drops it.
-    if is_suspect or (written.find(b"null") >= 0 and may_hold_nan(value)):
+    if is_suspect or (value is not None and written.find(b"null") >= 0 and may_hold_nan(value)):
         from ..base.rich_values import problem_in
 
         problem = problem_in(value, unstructured)

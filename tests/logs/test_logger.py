@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock, SystemClock
 from foundation_rt.base.logs.logger import MemorySink, StderrSink, StructuredLogger
-from foundation_rt.base.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
+from foundation_rt.base.logs.redaction import REDACTED, Redactor
+from foundation_rt.base.logs.traversal import CIRCULAR, UNREADABLE
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
 from tests.support.pipes import fill, pipe
 
@@ -367,6 +368,7 @@ def test_both_encoders_produce_same_line(
     before = copy.deepcopy((context, fields))
     for _ in range(3):
         logger.info(message, fields)
+    sink.written.append(logger._encode(NOW, "info", message, fields))
     assert len(set(sink.written)) == 1
     assert repr((context, fields)) == repr(before)
     line = sink.written[0]

@@ -22,14 +22,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.base.logs.redaction import (
+from foundation_rt.base.logs.redaction import DEFAULT_REDACT_KEYS, REDACTED, Redactor
+from foundation_rt.base.logs.traversal import (
     CIRCULAR,
-    DEFAULT_REDACT_KEYS,
-    REDACTED,
     TOO_DEEP,
     TRUNCATED,
     UNREADABLE,
-    Redactor,
     sanitize,
 )
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError, UsageError

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from attrs import Factory, asdict, define, fields, fields_dict
 
 from ...errors import ConfigError, ConfigProblem
-from ..logs.redaction import REDACTED, sanitize
+from ..logs.redaction import REDACTED
+from ..logs.traversal import sanitize
 from .settings import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable
 from .types import Flag, Integer, Kind, ListOf, Section, SettingError
 

@@ -31,7 +31,7 @@ from ..effects import (
     SessionEnded,
 )
 from ..invocation import Invocation
-from ..session import NO_HEADERS, Session, State
+from ..session import CLOSED, NO_HEADERS, Session
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import RequestId
@@ -92,7 +92,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Return whether the session has ended."""
-        return self.session.state is State.CLOSED
+        return self.session.state is CLOSED
 
     # -- from the peer -----------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Connection:
 
     def _write(self, message: Reply | Notify) -> bool:
         """Hand a message to the host, under the lock; return whether the host took it."""
-        if self.session.state is not State.CLOSED:
+        if self.session.state is not CLOSED:
             message.done = True
             try:
                 self._deliver(message)

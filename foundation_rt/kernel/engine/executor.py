@@ -38,8 +38,8 @@ from ...protocol.methods import TOOLS_CALL
 from ..call_lifecycle import Hooks
 from ..dispatcher import Dispatcher
 from ..effects import Reply
-from ..invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
-from ..registry.tools import ExecutionMode
+from ..invocation import PENDING, CallOutcome, Invocation, Phase, Raised, Returned, Stopped
+from ..registry.tools import INLINE, ExecutionMode
 from . import deadlines
 from .worker_threads import WorkerPool
 
@@ -140,19 +140,19 @@ class RunningCall(Shown):
     call: Invocation
     context: HandlerContext
     started: float
-    deadline: Timer | None = field(default=None, init=False)
-    cancellation: Timer | None = field(default=None, init=False)
-    coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
-    task: asyncio.Task[None] | None = field(default=None, init=False)
-    ended: bool = field(default=False, init=False)
-    due: float = field(default=math.inf, init=False)
-    ending: bool = field(default=False, init=False)
-    waits: int = field(default=0, init=False)
-    waits_since: float = field(default=0.0, init=False)
-    threads: int = field(default=0, init=False)
-    left: CallOutcome | None = field(default=None, init=False)
-    finishers: tuple[Callable[[CallOutcome], CallOutcome], ...] = field(default=(), init=False)
-    reply_bytes: int = field(default=0, init=False)
+    deadline: Timer | None = None
+    cancellation: Timer | None = None
+    coroutine: Coroutine[Any, Any, None] | None = None
+    task: asyncio.Task[None] | None = None
+    ended: bool = False
+    due: float = math.inf
+    ending: bool = False
+    waits: int = 0
+    waits_since: float = 0.0
+    threads: int = 0
+    left: CallOutcome | None = None
+    finishers: tuple[Callable[[CallOutcome], CallOutcome], ...] = ()
+    reply_bytes: int = 0
 
     @property
     def signal(self) -> AbortSignal:
@@ -169,7 +169,7 @@ class Engine:
         directory: finds the sessions of the server.
         make_context: makes the context of a call, of its two ids, its abort signal, the logger of
             its session, itself, its connection and the state of the application.
-        on_idle: called, from any thread, when the last running handler has ended.
+        on_idle: called, from any thread, when the last running handler has ended; may be None.
         on_unanswered: called, from any thread, with None when a tool call will not be answered,
             and again with the outcome of its handler (AACP-28).
         around: puts the middleware of the server around a handler; None if there is none.
@@ -190,7 +190,7 @@ class Engine:
     workers: WorkerPool
     directory: SessionDirectory
     make_context: MakeContext
-    on_idle: Callable[[], object] = field(default=lambda: None)
+    on_idle: Callable[[], object] | None = None
     on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: HoldsState | None = field(default=None)
@@ -233,10 +233,10 @@ class Engine:
         )
         run = RunningCall(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
-        if call.phase is not Phase.PENDING:
+        if call.phase is not PENDING:
             # Another thread closed the connection after the decision to start the handler.
             self.abort(call, "disconnected")
-        if call.execution is ExecutionMode.INLINE and self.around is None:
+        if call.execution is INLINE and self.around is None:
             self._inline = run
             try:
                 outcome = self.run_in_place(run, variables := copy_context())
@@ -512,7 +512,7 @@ class Engine:
                 run.cancellation.cancel()
             if rest:
                 connection.perform(rest)
-            if call.phase is not Phase.PENDING:
+            if call.phase is not PENDING:
                 self._note_unanswered(call, outcome)
         finally:
             # Last of all: an idle engine has sent its last reply.
@@ -522,7 +522,8 @@ class Engine:
             if not self._runs:
                 if self._waiting:
                     self._wake_waiting()
-                self.on_idle()
+                if self.on_idle is not None:
+                    self.on_idle()
 
     def _note_unanswered(self, call: Invocation, outcome: CallOutcome | None) -> None:
         if self.on_unanswered is not None and call.method == TOOLS_CALL:

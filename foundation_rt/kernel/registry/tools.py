@@ -65,6 +65,9 @@ class ExecutionMode(Enum):
     """In place: for handlers that take microseconds and never block."""
 
 
+INLINE = ExecutionMode.INLINE  # see `session.RUNNING`
+
+
 class ToolPart:
     """The options of a feature for one tool."""
 
