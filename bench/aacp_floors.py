@@ -36,7 +36,7 @@ from bench.aacp_load import (
 )
 from foundation_rt.agents import PostgresAACPPersistenceAdapter, SqliteAACPPersistenceAdapter
 from foundation_rt.agents.ledger.session_manager import LinkState
-from foundation_rt.agents.ledger.types import MessageType, RequestRecord, RequestState
+from foundation_rt.agents.ledger.types import Claiming, MessageType, RequestRecord, RequestState
 from foundation_rt.agents.stores.postgres import statements
 from foundation_rt.agents.stores.postgres.arrays import register
 from foundation_rt.base.database.sqlite.files import connect
@@ -259,9 +259,9 @@ class _Postgres:
         links = {(_SOURCE, each): LinkState(seq, seq, seq, set()) for each, seq in last.items()}
         await self._write(
             0,
-            statements.add_requests(requests),
+            statements.ADD_REQUESTS.of_records(requests),
             statements.write_links(links),
-            statements.write_queues(last),
+            statements.WRITE_QUEUES.of(last.items()),
         )
 
     async def _claim(self, requests: list[RequestRecord]) -> None:
@@ -270,12 +270,13 @@ class _Postgres:
         for each in requests:
             place[each.target_agent_id] += 1
             chosen.append((each.request_id, 0, False, place[each.target_agent_id]))
-        await self._write(1, statements.claim(chosen, _OWNER, _NOW_MS, _LATER_MS, is_quiet=False))
+        claiming = Claiming(owner=_OWNER, lease_until_ms=_LATER_MS)
+        await self._write(1, statements.claim(chosen, claiming, _NOW_MS, is_quiet=False))
 
     async def _finish(self, requests: list[RequestRecord]) -> None:
         for each in requests:
             each.state, each.result, each.finished_at_ms = RequestState.COMPLETED, b"null", _NOW_MS
-        await self._write(2, statements.finish(requests))
+        await self._write(2, statements.FINISH.of_records(requests))
 
     async def _write(self, stage: int, *queries: _Query) -> None:
         connection = self.connections[stage]

@@ -155,24 +155,12 @@ class AACPPersistenceAdapter(Protocol):
         A message that does not state when it expires lives for `ttl_ms`.
         """
 
-    async def claim(
-        self,
-        wanted: Mapping[str, int],
-        owner: str,
-        now_ms: int,
-        lease_until_ms: int,
-        idle: Collection[str] = (),
-    ) -> Claimed:
-        """Claim requests of these agents, in the order of their queues (AACP-22).
+    async def claim(self, claiming: Claiming, now_ms: int) -> Claimed:
+        """Claim requests of agents, in the order of their queues (AACP-22).
 
         Args:
-            wanted: the most that are claimed for each agent, by its id.
-            owner: of the claims.
+            claiming: the agents, the owner and the end of the leases.
             now_ms: the time by which leases lapse and requests expire.
-            lease_until_ms: the end of the leases.
-            idle: those of the agents that execute nothing. The execution of the first request that
-                is claimed for one of them begins at once and is counted in its `executions`
-                (AACP-46).
         """
 
     async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
-from foundation_rt.agents.ledger.types import Claim
+from foundation_rt.agents.ledger.types import Claim, Executed
 
 from .database import Write
 from .faults import Fault
@@ -163,7 +163,8 @@ class SimulatedExecutor:
         simulator.note("end", process.number, run.claim, result or error)
         held = process.node.claims.holds(run.claim)
         in_transaction = None if error is not None else self._write(run)
-        process.node.claims.executed(run.claim, result, error, process.now_ms, in_transaction)
+        ended = Executed(result, error, in_transaction)
+        process.node.claims.executed(run.claim, ended, process.now_ms)
         if held and not process.node.claims.holds(run.claim):
             simulator.witness.to_be_repeated(process.disk, run.claim)
 

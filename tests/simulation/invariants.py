@@ -191,8 +191,7 @@ class Witness:
         if made:
             _, now_ms, claiming = arguments
             made.sort(key=lambda claim: -claim.priority)
-            asked = (claiming.wanted, claiming.owner, now_ms, claiming.lease_until_ms, ())
-            self.claimed(disk, asked, Claimed(made))
+            self.claimed(disk, (claiming, now_ms), Claimed(made))
 
     def entered_runs(
         self, disk: Disk, arguments: tuple[Any, ...], results: list[EnteredRuns]
@@ -296,8 +295,8 @@ class Witness:
 
     def claimed(self, disk: Disk, arguments: tuple[Any, ...], claimed: Claimed) -> None:
         """Check that no claim is of, or behind, a request that another process has."""
-        _, owner, now_ms, lease_until_ms, _ = arguments
-        process = owner.partition("+")[0]
+        claiming, now_ms = arguments
+        process = claiming.owner.partition("+")[0]
         self._latest_ms = max(self._latest_ms, now_ms)
         for claim in claimed.claims:
             account = self._request(disk, claim)
@@ -308,7 +307,7 @@ class Witness:
             if account.lease_until_ms is not None and self._is_another(account.process, process):
                 self.taken_over.add((disk.number, claim.target_agent_id))
             account.epoch, account.process = claim.epoch, process
-            account.lease_until_ms = lease_until_ms
+            account.lease_until_ms = claiming.lease_until_ms
             queue = self._live.setdefault((disk.number, claim.target_agent_id), {})
             for other in queue.values() if claim.workers == 1 else ():
                 # a takeover has given them back (AACP-166)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from attrs import evolve
+
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.types import LOCKED, Claimed, Received
 
@@ -60,9 +62,10 @@ def _receive(disk: Disk, arguments: tuple[Any, ...]) -> Part:
 
 
 def _claim(disk: Disk, arguments: tuple[Any, ...]) -> Part:
-    wanted, owner, now_ms, lease_until_ms, idle = arguments
+    claiming, now_ms = arguments
+    wanted = claiming.wanted
     free = {agent: most for agent, most in wanted.items() if agent not in disk.locked}
-    mine = (free, owner, now_ms, lease_until_ms, idle & free.keys())
+    mine = (evolve(claiming, wanted=free), now_ms)
     claimed: Claimed = disk.perform(Operation.CLAIM, mine)
     for agent_id in wanted:
         if agent_id not in free:

@@ -29,6 +29,7 @@ from foundation_rt.agents.ledger.types import (
     Claim,
     ClaimCompletion,
     Envelope,
+    Executed,
     MessageState,
     MessageType,
     OutgoingMessage,
@@ -37,13 +38,11 @@ from foundation_rt.agents.ledger.types import (
     RequestState,
 )
 from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
-from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.stores import agent_queue
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter, MemoryLedger
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
 from foundation_rt.base.database.postgres import Raced
-from foundation_rt.errors import StructuredError
 
 from .disk import Disk
 from .process import Process
@@ -133,14 +132,8 @@ def outcome_before_the_ledger(patch: Patch) -> None:
     """Resolve waiters with an outcome before it is recorded."""
     executed = Claims.executed
 
-    def hasty_executed(
-        self: Claims,
-        claim: Claim,
-        result: bytes | None,
-        error: StructuredError | None,
-        now_ms: int,
-        in_transaction: OutcomeWrite | None = None,
-    ) -> None:
+    def hasty_executed(self: Claims, claim: Claim, ended: Executed, now_ms: int) -> None:
+        result, error, _ = ended
         self.exchange.outcomes.settle(
             RequestRecord(
                 claim.request_id,
@@ -157,7 +150,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
                 error=None if error is None else orjson.dumps(error.to_wire()),
             )
         )
-        executed(self, claim, result, error, now_ms, in_transaction)
+        executed(self, claim, ended, now_ms)
 
     patch.setattr(Claims, "executed", hasty_executed)
 

@@ -15,7 +15,7 @@ from ...base.exact_json import dumps, loads
 from ...base.shown import Shown
 from ...errors import RegistrationError
 from .rules import Claimability, claim, claimability
-from .types import Claim, RequestRecord, RequestState
+from .types import Claim, Claiming, RequestRecord, RequestState
 
 MAX_WORKERS = 100
 _MAX_STARTS = 1_000_000
@@ -167,9 +167,9 @@ class LimitedAgent(Shown):
         admitted.again_at_ms = min(again_at_ms, default=None)
         return admitted
 
-    def claim(self, record: RequestRecord, owner: str, lease_until_ms: int) -> Claim:
+    def claim(self, record: RequestRecord, claiming: Claiming) -> Claim:
         """Claim a request that was admitted; its execution begins at once."""
-        made = claim(record, owner, lease_until_ms, begins=True)
+        made = claim(record, claiming, begins=True)
         made.workers = self.limits.workers
         return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, define, field
 
@@ -27,6 +27,7 @@ from .types import (
     Claimed,
     Claiming,
     Completed,
+    Executed,
     Locked,
     OutgoingMessage,
     Queued,
@@ -34,9 +35,6 @@ from .types import (
     RequestRecord,
     RequestState,
 )
-
-if TYPE_CHECKING:
-    from ..messages import OutcomeWrite
 
 MAX_AGENTS = 1000
 """The most agents that have numbers of their own in the life of a node."""
@@ -178,42 +176,20 @@ class Claims:
         self._undeclared.pop(agent_id, None)
         self.awake.remove(agent_id)
 
-    def executed(
-        self,
-        claim: Claim,
-        result: bytes | None,
-        error: StructuredError | None,
-        now_ms: int,
-        in_transaction: OutcomeWrite | None = None,
-    ) -> None:
-        """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23).
-
-        Args:
-            claim: the claim that was executed.
-            result: JSON; None with an error.
-            error: why it failed, if it did.
-            now_ms: the time.
-            in_transaction: writes what the handler wants to have written with its outcome
-                (AACP-05).
-        """
+    def executed(self, claim: Claim, ended: Executed, now_ms: int) -> None:
+        """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23)."""
         if not self.holds(claim):
             return  # it was lost meanwhile
-        if error is not None:
-            delay = self.retransmitter.delay_before_next_execution_ms(claim, error)
+        if ended.error is not None:
+            delay = self.retransmitter.delay_before_next_execution_ms(claim, ended.error)
             if delay is not None:
                 self._have_repeated(claim, now_ms + delay)
                 return
-        completion = self._end(claim, result, error, now_ms, in_transaction)
+        completion = self._end(claim, ended, now_ms)
         self.operations.add(Operation.COMPLETE, (completion, claim))
 
-    def _end(
-        self,
-        claim: Claim,
-        result: bytes | None,
-        error: StructuredError | None,
-        now_ms: int,
-        in_transaction: OutcomeWrite | None = None,
-    ) -> ClaimCompletion:
+    def _end(self, claim: Claim, ended: Executed, now_ms: int) -> ClaimCompletion:
+        result, error, in_transaction = ended
         self._ended.add(claim.request_id)
         return ClaimCompletion(
             claim.request_id,
@@ -262,7 +238,7 @@ class Claims:
         """
         self._lost_claims += 1
         self._overtaken.clear()
-        self.awake.wake_some(persist.arguments[0])
+        self.awake.wake_some(persist.arguments[0].wanted)
 
     def doubt_entered(self, persist: Persist) -> None:
         """Claim nothing behind what an APPEND that failed may have claimed (AACP-193)."""
@@ -358,8 +334,9 @@ class Claims:
         if not wanted:
             return None
         self._asked = wanted
-        idle = {agent_id for agent_id in wanted if not self._agents[agent_id].held}
-        return (wanted, self._owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
+        idle = dict.fromkeys(each for each in wanted if not self._agents[each].held)
+        lease_until_ms = now_ms + self.operations.settings.lease_ms
+        return (Claiming(wanted, self._owner, lease_until_ms, idle=idle), now_ms)
 
     def limit_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
         """Return the limits of agents that were registered, of each the latest."""
@@ -413,11 +390,11 @@ class Claims:
         """Have the new claims executed."""
         overtaken, self._overtaken = self._overtaken, set()
         # After a stop of this process others may have them by now: they are given back unexecuted.
-        self._take(claimed.claims, persist.arguments[3] <= now_ms, overtaken, now_ms)
-        wanted: dict[str, int] = persist.arguments[0]
+        claiming: Claiming = persist.arguments[0]
+        self._take(claimed.claims, claiming.lease_until_ms <= now_ms, overtaken, now_ms)
         counts = Counter(claim.target_agent_id for claim in claimed.claims)
         for agent_id, count in counts.items():
-            if count == wanted[agent_id]:
+            if count == claiming.wanted[agent_id]:
                 self.awake.wake(agent_id)  # there may be more, and capacity for it by now
         self.awake.wake_some(overtaken)
         self.awake.wake_at(claimed.again_at_ms, now_ms)
@@ -518,7 +495,7 @@ class Claims:
             executions = claim.executions - 1
             fields = {**claim.identity_fields, "executions": executions}
             self.operations.log("error", "request abandoned: its execution never ends", fields)
-            self.executed(claim, None, _abandoned(executions), now_ms)
+            self.executed(claim, Executed(None, _abandoned(executions)), now_ms)
 
     def _have_repeated(self, claim: Claim, at_ms: int) -> None:
         """Give back a claim that failed, to be executed again at a time."""
@@ -561,10 +538,10 @@ class Claims:
         self.operations.log("error", "writes of an agent failed", fields)
         self._ended.discard(claim.request_id)
         if claim.retry is not None:
-            self.executed(claim, None, _WRITES_FAILED, now_ms)
+            self.executed(claim, _WRITES_FAILED, now_ms)
         elif self.holds(claim):
             # The policy does not repeat it: what is behind it was executed meanwhile (AACP-167).
-            return [(self._end(claim, None, _WRITES_FAILED, now_ms), claim)]
+            return [(self._end(claim, _WRITES_FAILED, now_ms), claim)]
         return []
 
     def _lose(self, claim: Claim, now_ms: int) -> None:
@@ -597,8 +574,8 @@ class Claims:
             quota.capacity = min(2 * quota.capacity, self.operations.settings.max_held_by_agent)
 
 
-_WRITES_FAILED = StructuredError(
-    ErrorCode.INTERNAL, "The agent failed.", {"reason": "writes_failed"}
+_WRITES_FAILED = Executed(
+    None, StructuredError(ErrorCode.INTERNAL, "The agent failed.", {"reason": "writes_failed"})
 )
 
 

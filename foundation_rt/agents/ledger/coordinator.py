@@ -8,7 +8,7 @@ the same mailboxes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -261,14 +261,11 @@ class AgentCoordinatorV2(AgentCoordinator):
         if self._running is running:
             self._running = self._starting = None
 
-    def background(self) -> Coroutine[Any, Any, None]:
-        """Return a coroutine that starts the coordinator, and stops it when it is cancelled.
+    async def background(self) -> None:
+        """Start the coordinator, and stop it when this is cancelled.
 
         A start that fails is logged and tried again.
         """
-        return self._run_until_cancelled()
-
-    async def _run_until_cancelled(self) -> None:
         import asyncio
 
         try:
@@ -669,24 +666,19 @@ class AgentCoordinatorV2(AgentCoordinator):
         message = await runner.store.get_message_record(message_or_request_id)
         if message is not None and owner_of(message.request_id or "") == owner_of(key):
             return message_status(message)
+        target = None
         if runner.store.takes_submissions:
             target = await runner.store.submitted_to(key)
             # It may have been taken over between the two.
             record = await runner.store.get_request_record(key)
             if record is not None:
                 return request_status(record)
-            if target is not None:
-                now_ms = runner.now_ms()
-                return MessageStatus(
-                    None,
-                    message_or_request_id,
-                    Outcome.UNKNOWN,
-                    now_ms,
-                    target_agent_id=target,
-                )
-        if is_late:
-            return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, runner.now_ms())
-        return None
+        if target is None and not is_late:
+            return None
+        now_ms = runner.now_ms()
+        return MessageStatus(
+            None, message_or_request_id, Outcome.UNKNOWN, now_ms, target_agent_id=target
+        )
 
     async def pending_requests(self, limit: int = 200) -> list[MessageStatus]:
         """Return the requests in the ledger that have no outcome yet, of all owners.
@@ -819,7 +811,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         Raises:
             StoreError: the ledger cannot be asked.
         """
-        key = _key_of(request_id, principal)
+        key = owned_id(request_id, identity_of(principal))
         [changed] = await (await self.operator()).cancel([key], reason)
         return changed.verdict is Verdict.DONE
 
@@ -848,7 +840,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             StoreError: the ledger cannot be asked.
         """
         lifetime = milliseconds(ttl_ms, self.aacp.default_ttl_ms)
-        key = _key_of(request_id, principal)
+        key = owned_id(request_id, identity_of(principal))
         [changed] = await (await self.operator()).requeue([key], reason, lifetime)
         return changed.verdict is Verdict.DONE
 
@@ -907,8 +899,3 @@ class AgentCoordinatorV2(AgentCoordinator):
         super()._enter_loop()
         if self._loop is not before:
             self._running = self._starting = None
-
-
-def _key_of(request_id: str, principal: Principal | None) -> str:
-    """Return the id under which the ledger has what a principal, or the host, calls so."""
-    return owned_id(request_id, identity_of(principal))

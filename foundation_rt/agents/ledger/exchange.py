@@ -36,6 +36,7 @@ from .types import (
     Received,
     RequestRecord,
 )
+from .unit_of_work import new_message
 
 
 @define(eq=False, repr=False)
@@ -362,19 +363,7 @@ class Exchange:
         self.outcomes.await_end(message)
         if not message.local:
             return
-        envelope = Envelope(
-            message.message_id,
-            message.request_id,
-            message.source_agent_id,
-            message.target_agent_id,
-            seq,
-            None,
-            message.message_type,
-            message.created_at_ms,
-            message.payload,
-            message.expires_at_ms,
-            incarnation=self.incarnation,
-        )
+        envelope = new_message(message, seq).envelope(message.message_id, None, self.incarnation)
         self.operations.effects.append(NoticeReceived(envelope))
         if message.message_type is MessageType.EVENT:
             self.outcomes.notice_end(message.key, None)

@@ -22,8 +22,8 @@ from ...kernel.invocation import CallOutcome, Invocation, Raised, Returned
 from ...kernel.records import identity_fields
 from ...protocol.principal import identity_of
 from ..persistence import LedgerFullError
-from .encoder import encode_payload, refuse_nan
 from .ownership import owned_id
+from .payloads import encode_result
 from .rules import digest_of
 from .types import VOID_PAYLOAD, MessageType, RequestRecord, RequestState
 
@@ -225,13 +225,9 @@ class LateCalls:
 
     def _encode(self, value: object) -> bytes | None:
         try:
-            result = encode_payload(value)
-            refuse_nan(value, result)
-        except (
-            BaseException
-        ):  # PayloadError, or the value's own code: it may raise anything (ERR-07)
+            return encode_result(value, self.max_result_bytes)
+        except BaseException:  # the value's own code, too: it may raise anything (ERR-07)
             return None
-        return result if len(result) <= self.max_result_bytes else None
 
 
 def _describe(outcome: CallOutcome) -> StructuredError:

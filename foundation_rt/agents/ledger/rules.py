@@ -25,7 +25,9 @@ from .types import (
     Claim,
     ClaimCompletion,
     Claimed,
+    Claiming,
     Due,
+    Ending,
     EntryVerdict,
     Envelope,
     MessageRecord,
@@ -154,12 +156,12 @@ def response_payload(state: RequestState, result: bytes | None, error: bytes | N
     return b'{"error":' + (error or b"null") + b',"outcome":"FAILED"}'
 
 
-def read_response(payload: bytes) -> tuple[RequestState, bytes | None, bytes | None]:
-    """Return state, result and error in the payload of a RESPONSE that was decoded strictly."""
+def read_response(payload: bytes) -> Ending:
+    """Return the outcome in the payload of a RESPONSE that was decoded strictly."""
     body = loads(payload)
     if body["outcome"] == RequestState.COMPLETED:
-        return RequestState.COMPLETED, dumps(body["result"]), None
-    return RequestState.FAILED, None, dumps(body["error"])
+        return Ending(RequestState.COMPLETED, dumps(body["result"]))
+    return Ending(RequestState.FAILED, None, dumps(body["error"]))
 
 
 def conflict_error(request_id: str) -> StructuredError:
@@ -177,9 +179,8 @@ def conflict_error(request_id: str) -> StructuredError:
 def claim_from(
     queue: Iterable[RequestRecord],
     limit: int,
-    owner: str,
+    claiming: Claiming,
     now_ms: int,
-    lease_until_ms: int,
     begins: bool,
     claimed: Claimed,
     take_over: Callable[[RequestRecord], int | None],
@@ -189,9 +190,8 @@ def claim_from(
     Args:
         queue: the queue of one agent, in its order.
         limit: the most that are claimed.
-        owner: claims them.
+        claiming: gives the owner of the claims and the end of their leases.
         now_ms: the time.
-        lease_until_ms: when the claims lapse.
         begins: the execution of the first one is begun at once.
         claimed: gets the claims, and the time when the request that stops the queue may be claimed.
         take_over: called with the first request whose claim another owner let lapse. It returns
@@ -203,7 +203,7 @@ def claim_from(
     for record in queue:
         if len(taken) == limit:
             break
-        decision = claimability(record, owner, now_ms)
+        decision = claimability(record, claiming.owner, now_ms)
         if decision is Claimability.STOP:
             _note_stop(claimed, record)
             break
@@ -214,7 +214,7 @@ def claim_from(
                     claimed.again_at_ms[record.target_agent_id] = until_ms
                     break
                 is_taken_over = True
-            claimed.claims.append(claim(record, owner, lease_until_ms, begins and not taken))
+            claimed.claims.append(claim(record, claiming, begins and not taken))
             taken.append(record)
     return taken
 
@@ -268,11 +268,12 @@ def _claims_of_others(
     ]
 
 
-def claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool) -> Claim:
+def claim(record: RequestRecord, claiming: Claiming, begins: bool) -> Claim:
     record.state = RequestState.CLAIMED
     record.epoch += 1
     record.executions += begins
-    record.owner, record.lease_until_ms, record.not_before_ms = owner, lease_until_ms, None
+    record.owner, record.lease_until_ms = claiming.owner, claiming.lease_until_ms
+    record.not_before_ms = None
     return Claim(
         record.request_id,
         record.epoch,

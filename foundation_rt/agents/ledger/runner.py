@@ -526,12 +526,13 @@ def _resolve(runner: NodeRunner, effect: ResolveWaiter) -> None:
     waiter: asyncio.Future[Any] = effect.waiter
     if waiter.done():
         return
-    if isinstance(effect.answer, StoreError):
-        waiter.set_exception(effect.answer)
-    elif isinstance(effect.answer, Exception):
-        waiter.set_exception(StoreError(str(effect.answer)))
+    answer = effect.answer
+    if not isinstance(answer, Exception):
+        waiter.set_result(answer)
+    elif isinstance(answer, StoreError):
+        waiter.set_exception(answer)
     else:
-        waiter.set_result(effect.answer)
+        waiter.set_exception(StoreError(str(answer)))
 
 
 _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {

@@ -313,7 +313,7 @@ class Sender:
         runner, given = self.runner, given_id(message.key)
         finished: asyncio.Future[RequestRecord] = runner.waiters.open(timeout, given)
         # First: it may be finished before this task learns that it was entered.
-        runner.node.outcomes.wait_for(message.key, finished, runner.now_ms())
+        runner.node.outcomes.wait_for(message.key, finished, message.created_at_ms)
         remove = _nothing if abort_signal is None else abort_signal.fail(finished)
         try:
             self._enter([message], _EntryWaiter(given, finished))

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from attrs import define, field, frozen
 
 from ...base.shown import Shown
 
 if TYPE_CHECKING:
+    from ...errors import StructuredError
     from ..messages import OutcomeWrite
     from .request_options import RequestOptions
 
@@ -284,6 +285,7 @@ class OutgoingMessage(Shown):
         options: when and how it is executed, if its sender said so.
         batch: names the messages that are entered together or not at all (AACP-169): they have one
             target and distinct ids, and follow each other; "" for a message by itself.
+        key: the id under which the ledger keeps it.
     """
 
     message_id: str
@@ -299,23 +301,23 @@ class OutgoingMessage(Shown):
     next_attempt_at_ms: int
     options: RequestOptions | None = None
     batch: str = ""
+    key: str = field(init=False)
 
-    @property
-    def key(self) -> str:
-        """The id under which the ledger keeps it."""
-        return self.request_id or self.message_id
+    def __attrs_post_init__(self) -> None:
+        self.key = self.request_id or self.message_id
 
 
 @frozen
 class Claiming:
-    """The claims that a process makes with the messages that it enters (AACP-193).
+    """The claims that a process makes: by CLAIM, or with messages that it enters (AACP-193).
 
     Attributes:
         wanted: the most that are claimed for each agent, by its id.
         owner: of the claims.
         lease_until_ms: the end of the leases.
-        held_until_ms: what the owner has claimed for at least so long may be before them.
-        idle: those of the agents that execute nothing, as for `AACPPersistenceAdapter.claim`.
+        held_until_ms: what the owner has claimed for at least so long may be before what it enters.
+        idle: those of the agents that execute nothing. The execution of the first request that is
+            claimed for one of them begins at once and is counted in its `executions` (AACP-46).
         serves: the other agents that it executes: it looks into their queues afterwards, so that
             others need not be told (AACP-97).
     """
@@ -407,6 +409,26 @@ class Claim(_Value):
             "correlationId": self.request_id,
             "agentId": self.target_agent_id,
         }
+
+
+class Executed(NamedTuple):
+    """The end of an execution: a result in JSON, or an error, and the write that goes with it.
+
+    Attributes:
+        in_transaction: as in `ClaimCompletion`.
+    """
+
+    result: bytes | None = None
+    error: StructuredError | None = None
+    in_transaction: OutcomeWrite | None = None
+
+
+class Ending(NamedTuple):
+    """The outcome of a request: COMPLETED with a result, or FAILED with an error; both in JSON."""
+
+    state: RequestState
+    result: bytes | None = None
+    error: bytes | None = None
 
 
 @define(eq=False, repr=False)

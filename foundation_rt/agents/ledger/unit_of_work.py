@@ -49,6 +49,7 @@ from .types import (
     Claimed,
     Claiming,
     Completed,
+    Ending,
     EntryVerdict,
     Envelope,
     IncomingEnvelope,
@@ -176,14 +177,11 @@ class UnitOfWork(Shown):
         for record in self.added.values():
             if record.state is RequestState.RECEIVED and record.target_agent_id in queues:
                 queues[record.target_agent_id].append(record)
-        owner, until_ms, claimed = claiming.owner, claiming.lease_until_ms, Claimed([])
-        taken = []
+        claimed, taken = Claimed([]), []
         for agent_id, queue in queues.items():
             queue.sort(key=lambda record: (-record.priority, record.position))
             most, begins = claiming.wanted[agent_id], agent_id in claiming.idle
-            taken.append(
-                claim_from(queue, most, owner, now_ms, until_ms, begins, claimed, lambda _: None)
-            )
+            taken.append(claim_from(queue, most, claiming, now_ms, begins, claimed, lambda _: None))
         for claim in claimed.claims:
             made[claim.request_id].claim = claim
         return taken
@@ -262,6 +260,10 @@ class UnitOfWork(Shown):
         if message.message_id not in self.messages:
             self.advance((message.source_agent_id, message.target_agent_id), message.seq)
             self._post(message)
+
+    def last_seq(self, link: Link) -> int:
+        """Return the last number given out; 0 before the first."""
+        return self.links[link].last_seq if link in self.links else 0
 
     def advance(self, link: Link, seq: int) -> None:
         """Make `seq` the last number given out, unless a larger one was."""
@@ -403,7 +405,7 @@ class UnitOfWork(Shown):
         """Enter the outcome of a request that was made here (AACP-16)."""
         record = self.requests.get(response.request_id or "")
         if record is not None and may_settle(record, response):
-            self._finish(record, *read_response(response.payload), now_ms)
+            self._finish(record, read_response(response.payload), now_ms)
             received.finished.append(record)
 
     def _answer_again(
@@ -498,7 +500,7 @@ class UnitOfWork(Shown):
     def finish(self, completion: ClaimCompletion, now_ms: int) -> RequestRecord:
         """Enter an outcome that is taken."""
         record = self.requests[completion.request_id]
-        self._finish(record, completion.state, completion.result, completion.error, now_ms)
+        self._finish(record, completion, now_ms)
         return record
 
     def answer(self, record: RequestRecord, completion: ClaimCompletion, now_ms: int) -> Completed:
@@ -511,6 +513,15 @@ class UnitOfWork(Shown):
         )
 
     # -- what an operator changes -------------------------------------------------------------
+
+    def cancel_all(self, cancellations: Iterable[ClaimCompletion], now_ms: int) -> list[Changed]:
+        """Cancel requests, and enter their RESPONSEs; their links are in the working set."""
+        answers = []
+        for cancellation in cancellations:
+            changed = self.cancel(cancellation, now_ms)
+            self.answer_cancelled(changed, cancellation, now_ms)
+            answers.append(changed)
+        return answers
 
     def cancel(self, cancellation: ClaimCompletion, now_ms: int) -> Changed:
         """Give a request that is not finished its outcome, whoever has claimed it (AACP-114).
@@ -525,7 +536,7 @@ class UnitOfWork(Shown):
         if held.get(record.seq) is record:
             del held[record.seq]
         record.epoch += 1  # the claim that there may be is fenced off (AACP-23)
-        self._finish(record, cancellation.state, None, cancellation.error, now_ms)
+        self._finish(record, cancellation, now_ms)
         return Changed(verdict, record)
 
     def answer_cancelled(
@@ -558,16 +569,9 @@ class UnitOfWork(Shown):
         if record.request_id not in self.added:
             self.entered[record.request_id] = record
 
-    def _finish(
-        self,
-        record: RequestRecord,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-    ) -> None:
+    def _finish(self, record: RequestRecord, ending: Ending | ClaimCompletion, now_ms: int) -> None:
         """Give a request its outcome."""
-        record.state, record.result, record.error = state, result, error
+        record.state, record.result, record.error = ending.state, ending.result, ending.error
         record.owner = record.lease_until_ms = None
         record.finished_at_ms = now_ms
         self.finished[record.request_id] = record

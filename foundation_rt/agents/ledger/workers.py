@@ -24,17 +24,14 @@ from ..mailbox import current_entry
 from ..messages import Handle, OutcomeWrite
 from .node import Node
 from .payloads import encode_result, keepable, read_message
-from .types import Claim
+from .types import Claim, Executed
 
 if TYPE_CHECKING:
     from ...base.logs.logger import StructuredLogger
     from ..messages import OutcomeWrite
     from .coordinator import AgentCoordinatorV2
 
-Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, OutcomeWrite | None]"
-"""The end of an execution: a result in JSON or an error, and the write that goes with it."""
-
-Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
+Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Executed | None"]]
 """Executes a claim. None means that it was not executed and is to be given back. An exception is no
 outcome: the claim is given back too, and claimed again only after a delay."""
 
@@ -163,8 +160,7 @@ class Workers:
             self._give_back(execution, begun=execution.signal.aborted)
             return False
         self._forget(execution)
-        result, failure, in_transaction = ended
-        self.node.claims.executed(claim, result, failure, self.now_ms(), in_transaction)
+        self.node.claims.executed(claim, ended, self.now_ms())
         self.kick()
         return True
 
@@ -216,7 +212,7 @@ class Executor:
     max_result_bytes: Callable[[], int]
     begun: Callable[[str], None]
 
-    async def execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
+    async def execute(self, claim: Claim, signal: AbortSignal) -> Executed | None:
         """Have the agent handle a claim in its turn.
 
         Every exception of the handler is an outcome, `SystemExit` included (ERR-05).
@@ -235,7 +231,7 @@ class Executor:
         except (AbortError, AgentNotFoundError, AgentUnregisteredError):
             return None
 
-    async def _handle(self, claim: Claim, signal: AbortSignal, handle: Handle) -> Ended:
+    async def _handle(self, claim: Claim, signal: AbortSignal, handle: Handle) -> Executed:
         entry = current_entry()
         assert entry is not None
         self.begun(claim.target_agent_id)
@@ -252,16 +248,16 @@ class Executor:
                     answer = await handle(read_message(claim))
             result = encode_result(answer, self.max_result_bytes())
             writes = entry.context.end_writes()
-            return result, None, partial(_write_all, writes) if writes else None
+            return Executed(result, None, partial(_write_all, writes) if writes else None)
         except ToolError as error:
-            return None, keepable(error.to_structured()), None
+            return Executed(None, keepable(error.to_structured()))
         except BaseException as error:
             if isinstance(error, TimeoutError) and limit is not None and limit.expired():
-                return None, _timed_out(timeout_ms), None
+                return Executed(None, _timed_out(timeout_ms))
             if _is_stopped(error, signal):
                 raise
             self._log_failure(claim, error)
-            return None, StructuredError(ErrorCode.INTERNAL, "The agent failed."), None
+            return Executed(None, StructuredError(ErrorCode.INTERNAL, "The agent failed."))
 
     def _log_failure(self, claim: Claim, error: BaseException) -> None:
         fields = {**claim.identity_fields, "error": describe_exception(error)}

@@ -15,7 +15,7 @@ from ..ledger.rules import (
     executed_elsewhere_until,
     give_back_lapsed,
 )
-from ..ledger.types import Claimed, RequestRecord
+from ..ledger.types import Claimed, Claiming, RequestRecord
 
 _PRIORITIES = range(MAX_PRIORITY, -1, -1)
 
@@ -41,12 +41,9 @@ class AgentQueue(Protocol):
 def claim_for(
     queue: AgentQueue,
     limited: LimitedAgent | None,
-    most: int,
-    owner: str,
+    claiming: Claiming,
     now_ms: int,
     time_ms: int,
-    lease_until_ms: int,
-    is_idle: bool,
     claimed: Claimed,
 ) -> list[RequestRecord]:
     """Claim requests of one agent; return their records, which the store writes.
@@ -54,11 +51,11 @@ def claim_for(
     Args:
         queue: of the agent.
         limited: its limits, if it has any. The starts are noted there, and the store writes them.
-        most, owner, now_ms, lease_until_ms: as for `AACPPersistenceAdapter.claim`.
+        claiming, now_ms: as for `AACPPersistenceAdapter.claim`.
         time_ms: the time by the clock of the ledger.
-        is_idle: the agent executes nothing.
         claimed: gets the claims, and when to ask again.
     """
+    most, owner = claiming.wanted[queue.agent_id], claiming.owner
     if limited is not None:
         head: list[RequestRecord] = []
         for priority in _PRIORITIES:
@@ -70,7 +67,7 @@ def claim_for(
             claimed.again_at_ms[queue.agent_id] = admitted.again_at_ms
         if admitted.requests is not None:
             for record in admitted.requests:
-                claimed.claims.append(limited.claim(record, owner, lease_until_ms))
+                claimed.claims.append(limited.claim(record, claiming))
             limited.note_starts(admitted.most, time_ms)
             return admitted.requests
         most = admitted.most
@@ -91,10 +88,9 @@ def claim_for(
     taken = claim_from(
         chain((first,), found),
         most,
-        owner,
+        claiming,
         now_ms,
-        lease_until_ms,
-        is_idle or limited is not None,
+        queue.agent_id in claiming.idle or limited is not None,
         claimed,
         lambda lapsed: _take_over(queue, lapsed, owner, now_ms),
     )

@@ -11,6 +11,7 @@ from ..ledger.administration import PENDING, RequestQuery
 from ..ledger.submissions import SubmittedRequest, TakenSubmissions
 from ..ledger.types import (
     MESSAGE_STATES,
+    Ending,
     Envelope,
     Link,
     MessageRecord,
@@ -75,18 +76,12 @@ class DerivedOperations(Protocol):
         """
 
     async def _change_link(
-        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
-    ) -> None:
-        """Apply a change to a unit of work with a link and, if it is there, a message."""
+        self, link: Link, message_id: str, change: Callable[[UnitOfWork], Any]
+    ) -> Any:
+        """Return the answer of a change to a unit of work with a link and, if there, a message."""
 
     async def _mark(
-        self,
-        request_id: str,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-        completion_ref: str | None,
+        self, request_id: str, ending: Ending, now_ms: int, completion_ref: str | None
     ) -> bool:
         """Finish a request that is SENT; return whether it has that state now."""
 
@@ -94,14 +89,13 @@ class DerivedOperations(Protocol):
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
     ) -> bool:
         """See `AACPPersistenceAdapter`."""
-        return await self._mark(
-            request_id, RequestState.COMPLETED, result, None, now_ms, completion_ref
-        )
+        ending = Ending(RequestState.COMPLETED, result)
+        return await self._mark(request_id, ending, now_ms, completion_ref)
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
-        encoded = dumps(error.to_wire())
-        return await self._mark(request_id, RequestState.FAILED, None, encoded, now_ms, None)
+        ending = Ending(RequestState.FAILED, None, dumps(error.to_wire()))
+        return await self._mark(request_id, ending, now_ms, None)
 
     async def get_request_record(self, request_id: str) -> RequestRecord | None:
         """See `AACPPersistenceAdapter`."""
@@ -119,6 +113,12 @@ class DerivedOperations(Protocol):
         """See `AACPPersistenceAdapter`."""
         link = (source_agent_id, target_agent_id)
         await self._change_link(link, "", lambda unit: unit.advance(link, seq))
+
+    async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
+        """See `AACPPersistenceAdapter`."""
+        link = (source_agent_id, target_agent_id)
+        last: int = await self._change_link(link, "", lambda unit: unit.last_seq(link))
+        return last
 
     async def get_unacknowledged_messages(
         self, source_agent_id: str, target_agent_id: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from uuid import uuid4
@@ -50,6 +50,7 @@ from ..ledger.types import (
     Claiming,
     Completed,
     Due,
+    Ending,
     EntryVerdict,
     Hastened,
     LedgerNews,
@@ -123,16 +124,9 @@ class MemoryLedger(UnitOfWork):
         if not level:
             levels.pop(record.priority, None)
 
-    def _finish(
-        self,
-        record: RequestRecord,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-    ) -> None:
+    def _finish(self, record: RequestRecord, ending: Ending | ClaimCompletion, now_ms: int) -> None:
         self.leave_queue(record)
-        self.usage.finish(record, state, result, error, now_ms)
+        self.usage.finish(record, ending, now_ms)
 
     def _reopen(self, record: RequestRecord, expires_at_ms: int) -> None:
         self.usage.change(record.request_id, 0, -outcome_size(record.error))
@@ -209,21 +203,15 @@ class MemoryLedger(UnitOfWork):
             super().put_message(message)
 
     def mark(
-        self,
-        request_id: str,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-        completion_ref: str | None,
+        self, request_id: str, ending: Ending, now_ms: int, completion_ref: str | None
     ) -> bool:
         """See `DerivedOperations`."""
         record = self.requests.get(request_id)
         if record is not None and record.state is RequestState.SENT:
-            self.usage.demand(request_id, 0, outcome_size(result or error))
-            self._finish(record, state, result, error, now_ms)
+            self.usage.demand(request_id, 0, outcome_size(ending.result or ending.error))
+            self._finish(record, ending, now_ms)
             record.completion_ref = completion_ref
-        return record is not None and record.state is state
+        return record is not None and record.state is ending.state
 
     def retry(self, message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
         """Set the next attempt of a message that is due, or give it up."""
@@ -384,27 +372,16 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
                 for record in self._queue(agent_id).claimable()
             )
         }
-        owner, until_ms = claiming.owner, claiming.lease_until_ms
-        for claim in (await self.claim(free, owner, now_ms, until_ms, claiming.idle)).claims:
+        for claim in (await self.claim(evolve(claiming, wanted=free), now_ms)).claims:
             new[claim.request_id].claim = claim
         return appended
 
-    async def claim(
-        self,
-        wanted: Mapping[str, int],
-        owner: str,
-        now_ms: int,
-        lease_until_ms: int,
-        idle: Collection[str] = (),
-    ) -> Claimed:
+    async def claim(self, claiming: Claiming, now_ms: int) -> Claimed:
         """See `AACPPersistenceAdapter`."""
         claimed, time_ms = Claimed([]), self._time_ms(now_ms)
-        for agent_id, most in wanted.items():
-            limited, is_idle = self.ledger.limited.get(agent_id), agent_id in idle
-            queue = self._queue(agent_id)
-            claim_for(
-                queue, limited, most, owner, now_ms, time_ms, lease_until_ms, is_idle, claimed
-            )
+        for agent_id in claiming.wanted:
+            limited = self.ledger.limited.get(agent_id)
+            claim_for(self._queue(agent_id), limited, claiming, now_ms, time_ms, claimed)
         return claimed
 
     def _queue(self, agent_id: str) -> _Queue:
@@ -481,12 +458,7 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
 
     async def cancel(self, cancellations: Sequence[ClaimCompletion], now_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""
-        answers = []
-        for cancellation in cancellations:
-            changed = self.ledger.cancel(cancellation, now_ms)
-            self.ledger.answer_cancelled(changed, cancellation, now_ms)
-            answers.append(changed)
-        return answers
+        return self.ledger.cancel_all(cancellations, now_ms)
 
     async def requeue(self, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
         """See `AACPPersistenceAdapter`."""
@@ -551,17 +523,10 @@ class InMemoryAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Show
         message = self.ledger.messages.get(message_id)
         return None if message is None else copy_of_message(message)
 
-    # -- numbers ------------------------------------------------------------------------------
-
-    async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
-        """See `AACPPersistenceAdapter`."""
-        state = self.ledger.links.get((source_agent_id, target_agent_id))
-        return 0 if state is None else state.last_seq
-
     async def _change_link(
-        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
-    ) -> None:
-        change(self.ledger)
+        self, link: Link, message_id: str, change: Callable[[UnitOfWork], Any]
+    ) -> Any:
+        return change(self.ledger)
 
     # -- recovery and retention ---------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from ...base.shown import Shown
 from ...errors import ErrorCode, StructuredError
 from ..ledger.ownership import owner_of
 from ..ledger.types import (
+    ClaimCompletion,
+    Ending,
     Envelope,
     MessageRecord,
     MessageType,
@@ -155,15 +157,9 @@ class Usage(Shown):
             if held.records == 0:
                 del self._owners[owner]
 
-    def finish(
-        self,
-        record: RequestRecord,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-    ) -> None:
+    def finish(self, record: RequestRecord, ending: Ending | ClaimCompletion, now_ms: int) -> None:
         """Give a request its outcome; one that does not fit is replaced by FAILED."""
+        state, result, error = ending.state, ending.result, ending.error
         size = outcome_size(result or error)
         if size and not self.has_room(record.request_id, 0, size):
             state, result, error, size = RequestState.FAILED, None, NO_ROOM, 0

@@ -21,7 +21,7 @@ from foundation_rt.agents.ledger.errors import (
     RequestFailedError,
 )
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
-from foundation_rt.agents.ledger.types import Envelope, MessageType, Outcome, RequestState
+from foundation_rt.agents.ledger.types import Claiming, Envelope, MessageType, Outcome, RequestState
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.persistence import StoreError
@@ -776,7 +776,9 @@ async def test_request_begun_too_often_fails(harness: CoordinatorHarness) -> Non
         await asyncio.sleep(1)
         for life in range(2):  # which end without a word
             now_ms = int(harness.clock.now().timestamp() * 1000)
-            claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
+            claimed = await store.claim(
+                Claiming({"a": 1}, f"life {life}", now_ms + 10, idle=["a"]), now_ms
+            )
             assert [claim.executions for claim in claimed.claims] == [life + 1]
             await asyncio.sleep(0.1)
         seen = []

@@ -31,6 +31,7 @@ from foundation_rt.agents.ledger.types import (
     Claim,
     EntryVerdict,
     Envelope,
+    Executed,
     MessageType,
     Release,
     RequestRecord,
@@ -148,7 +149,7 @@ class Bench:
         return {each.waiter: each.answer for each in self.take(ResolveWaiter)}
 
     def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
-        self.node.claims.executed(claim, result, error, self.now)
+        self.node.claims.executed(claim, Executed(result, error), self.now)
 
 
 def arrived(

@@ -14,6 +14,7 @@ from foundation_rt.agents.ledger.types import (
     LOCKED,
     Claim,
     ClaimCompletion,
+    Claiming,
     RequestState,
 )
 from foundation_rt.agents.messages import OutcomeWrite
@@ -105,7 +106,7 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
             ledger = Ledger(url, schema, proxy, store)
             await ledger.rows("CREATE TABLE {schema}.effect (text text)")
             await store.receive([incoming(seq) for seq in range(1, claims + 1)], NOW, TTL)
-            claimed = await store.claim({"b": claims}, "me", NOW, NOW + LEASE)
+            claimed = await store.claim(Claiming({"b": claims}, "me", NOW + LEASE), NOW)
             ledger.claims = claimed.claims
             with short_limits(store):
                 yield ledger

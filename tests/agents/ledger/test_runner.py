@@ -15,8 +15,7 @@ from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy, Retransmitter
 from foundation_rt.agents.ledger.runner import NodeClock, NodeRunner
-from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, RequestState
-from foundation_rt.agents.ledger.workers import Ended
+from foundation_rt.agents.ledger.types import Claim, Envelope, Executed, MessageType, RequestState
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.base.abort import AbortSignal
@@ -45,7 +44,9 @@ class RunnerHarness:
         self.sink = MemorySink()
         self.store = options.pop("store", None) or FaultyStore()
         self.runs: list[Claim] = []
-        self.run: Callable[[Claim, AbortSignal], Coroutine[Any, Any, Ended | None]] = self.succeed
+        self.run: Callable[[Claim, AbortSignal], Coroutine[Any, Any, Executed | None]] = (
+            self.succeed
+        )
         transport = options.get("transport")
         settings = NodeSettings("me", lease_ms=3000, has_transport=transport is not None)
         policy = RetransmissionPolicy(jitter=0)
@@ -61,12 +62,12 @@ class RunnerHarness:
             Hooks(None, None, None, logger),
         )
 
-    async def _run(self, claim: Claim, signal: AbortSignal) -> Ended | None:
+    async def _run(self, claim: Claim, signal: AbortSignal) -> Executed | None:
         self.runs.append(claim)
         return await self.run(claim, signal)
 
-    async def succeed(self, claim: Claim, signal: AbortSignal) -> Ended | None:
-        return b"1", None, None
+    async def succeed(self, claim: Claim, signal: AbortSignal) -> Executed | None:
+        return Executed(b"1")
 
     async def send(self, *request_ids: str) -> None:
         """Enter requests to "b"."""
@@ -139,11 +140,11 @@ async def test_immediate_store_that_waits_is_logged_as_bug(clock: ManualClock) -
 async def test_execution_that_breaks_off_is_retried_with_growing_delay(
     harness: RunnerHarness,
 ) -> None:
-    async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
+    async def fail_at_first(claim: Claim, signal: AbortSignal) -> Executed | None:
         times.append(round(harness.clock.monotonic() - begin, 1))
         if len(times) < 4:
             raise RuntimeError("broken")
-        return b"1", None, None
+        return Executed(b"1")
 
     times: list[float] = []
     begin = harness.clock.monotonic()
@@ -158,8 +159,8 @@ async def test_execution_that_breaks_off_is_retried_with_growing_delay(
 
 @pytest.mark.rule("AACP-25")
 async def test_claim_not_executed_is_given_back_at_once(harness: RunnerHarness) -> None:
-    async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
-        return None if len(harness.runs) == 1 else (b"1", None, None)
+    async def decline(claim: Claim, signal: AbortSignal) -> Executed | None:
+        return None if len(harness.runs) == 1 else Executed(b"1")
 
     harness.run = decline
     await harness.send("r1", "r2")
@@ -176,7 +177,7 @@ async def test_the_callbacks_of_signals_may_fail(harness: RunnerHarness) -> None
     def fail() -> None:
         raise RuntimeError("callback")
 
-    async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
+    async def wait(claim: Claim, signal: AbortSignal) -> Executed | None:
         signal.add_callback(fail)
         await signal.wait()
         return None
@@ -198,7 +199,7 @@ async def test_the_callbacks_of_signals_may_fail(harness: RunnerHarness) -> None
 async def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
     steps: int, harness: RunnerHarness
 ) -> None:
-    async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
+    async def forever(claim: Claim, signal: AbortSignal) -> Executed | None:
         await asyncio.sleep(1000)
         raise AssertionError
 

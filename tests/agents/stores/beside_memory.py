@@ -240,7 +240,7 @@ class BesideMemory(RuleBasedStateMachine):
         wanted = {agent: limit + n for n, agent in enumerate(agents)}
         idle = agents[1:]
         claimed: Claimed = self.ask(
-            lambda store: store.claim(wanted, owner, now, now + LEASE, idle)
+            lambda store: store.claim(Claiming(wanted, owner, now + LEASE, idle=idle), now)
         )
         self.claims += claimed.claims
 

@@ -294,7 +294,7 @@ class Ledger:
     ) -> Claimed:
         """Claim for each of these agents, or for "b"."""
         wanted = dict.fromkeys(agents or ("b",), most)
-        return self.run(self.adapter.claim(wanted, owner, now, now + lease, idle))
+        return self.run(self.adapter.claim(Claiming(wanted, owner, now + lease, idle=idle), now))
 
     def claim_ids(self, *agents: str, **more: Any) -> list[str]:
         """Claim, and return the ids of the requests."""
@@ -462,7 +462,7 @@ class StoreContract:
         assert ledger.complete() == []
         assert ledger.renew(until=NOW) == []
         ledger.release()
-        assert ledger.run(ledger.adapter.claim({}, "me", NOW, NOW + 1)) == Claimed([])
+        assert ledger.run(ledger.adapter.claim(Claiming({}, "me", NOW + 1), NOW)) == Claimed([])
         assert ledger.run(ledger.adapter.get_request_records([])) == []
 
     @pytest.mark.rule("AACP-20")
@@ -1159,7 +1159,7 @@ class StoreContract:
             *(outgoing(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
         )
         wanted = {"c": 2, "nobody": 9, "b": 1, "d": 0}
-        claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
+        claimed = ledger.run(ledger.adapter.claim(Claiming(wanted, "me", NOW + LEASE), NOW))
         assert [each.request_id for each in claimed.claims] == ["c1", "c2", "b1"]
         assert claimed.again_at_ms == {}
         assert ledger.claim_ids("b", "c", "d", most=2) == ["b2", "b3", "c3", "d1", "d2"]
@@ -1170,10 +1170,12 @@ class StoreContract:
         ledger.append(*(outgoing(f"{each}{n}", target=each) for each in targets for n in (1, 2)))
         ledger.claim("m2")
         wanted = {f"idle-{n}": 1 for n in range(40)} | {"m": 1, "z": 2, "m2": 2}
-        claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
+        claimed = ledger.run(ledger.adapter.claim(Claiming(wanted, "me", NOW + LEASE), NOW))
         assert [each.request_id for each in claimed.claims] == ["m1", "z1", "z2"]
         idle = {f"idle-{n}": 1 for n in range(40)}
-        assert ledger.run(ledger.adapter.claim(idle, "me", NOW, NOW + LEASE)) == Claimed([])
+        assert ledger.run(ledger.adapter.claim(Claiming(idle, "me", NOW + LEASE), NOW)) == Claimed(
+            []
+        )
 
     @pytest.mark.rule("AACP-46")
     def test_only_a_request_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
@@ -1994,7 +1996,9 @@ class StoreContract:
         )
         answers = ledger.together(
             [
-                adapter.claim(dict.fromkeys(agents, 1 + n % 7), f"owner{n % 4}", NOW, NOW + LEASE)
+                adapter.claim(
+                    Claiming(dict.fromkeys(agents, 1 + n % 7), f"owner{n % 4}", NOW + LEASE), NOW
+                )
                 for n in range(40)
             ]
         )
@@ -2024,7 +2028,7 @@ class StoreContract:
         async def one(n: int) -> None:
             await adapter.append([outgoing(f"out{n}", "b", "far", local=False)], NOW)
             await adapter.receive([incoming(n)], NOW, TTL)
-            claimed = await adapter.claim({"b": 5}, "me", NOW, NOW + LEASE)
+            claimed = await adapter.claim(Claiming({"b": 5}, "me", NOW + LEASE), NOW)
             done = await adapter.complete([completion(claim) for claim in claimed.claims], NOW)
             assert all(each.response is not None for each in done)
 
@@ -2341,7 +2345,7 @@ class SharedStoreContract(DurableStoreContract):
                 )
                 claimed = await asyncio.gather(
                     *(
-                        adapters[n % 2].claim({"b": 7}, f"owner{n % 2}", NOW, NOW + LEASE)
+                        adapters[n % 2].claim(Claiming({"b": 7}, f"owner{n % 2}", NOW + LEASE), NOW)
                         for n in range(40)
                     )
                 )

@@ -123,12 +123,12 @@ def test_comparison_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapte
 
 
 class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
-    async def claim(self, wanted: Any, *rest: Any) -> Any:
+    async def claim(self, claiming: Any, now_ms: int) -> Any:
         for levels in self.ledger.waiting.values():
             for queue in levels.values():
                 for request_id in sorted(queue, reverse=True):
                     queue[request_id] = queue.pop(request_id)
-        return await super().claim(wanted, *rest)
+        return await super().claim(claiming, now_ms)
 
 
 class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):

@@ -374,10 +374,10 @@ async def test_locked_mailbox_is_passed_over_with_a_hint(place: Place) -> None:
     async with place.open() as ledger:
         await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
         async with place.locked("mailbox WHERE agent_id = 'b'"):
-            claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
+            claimed = await ledger.claim(Claiming({"b": 10, "c": 10}, "me", NOW + LEASE), NOW)
             assert [each.request_id for each in claimed.claims] == ["r2"]
             assert NOW < claimed.again_at_ms["b"] < NOW + 100
-        claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
+        claimed = await ledger.claim(Claiming({"b": 10, "c": 10}, "me", NOW + LEASE), NOW)
         assert [each.request_id for each in claimed.claims] == ["r1"]
 
 
@@ -385,7 +385,7 @@ async def test_locked_mailbox_is_passed_over_with_a_hint(place: Place) -> None:
 async def test_locked_request_and_what_is_behind_it_is_passed_over(place: Place) -> None:
     async with place.open() as ledger, place.direct() as other:
         await ledger.append([*map(outgoing, ("r1", "r2", "r3")), outgoing("r4", target="c")], NOW)
-        await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
+        await ledger.claim(Claiming({"b": 1}, "first", NOW + LEASE), NOW)
         later = NOW + LEASE
         wanted = {"b": 10, "c": 10}
         async with other.transaction():  # what `renew` does, not committed yet
@@ -393,10 +393,10 @@ async def test_locked_request_and_what_is_behind_it_is_passed_over(place: Place)
                 f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
                 " WHERE request_id = 'r1'".encode()
             )
-            claimed = await ledger.claim(wanted, "second", later, later + LEASE)
+            claimed = await ledger.claim(Claiming(wanted, "second", later + LEASE), later)
             assert [each.request_id for each in claimed.claims] == ["r4"]
             assert later < claimed.again_at_ms["b"] < later + 100
-        claimed = await ledger.claim(wanted, "second", later, later + LEASE)
+        claimed = await ledger.claim(Claiming(wanted, "second", later + LEASE), later)
         assert claimed.claims == []  # not even r2, for it is behind r1
         assert claimed.again_at_ms == {"b": later + LEASE}
 
@@ -425,14 +425,14 @@ async def test_locked_part_of_a_batch_does_not_keep_the_rest_waiting(place: Plac
 async def test_locked_claims_keep_no_other_ones_waiting(place: Place) -> None:
     async with place.open(lease_ms=1_000) as ledger:
         await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
-        claims = (await ledger.claim({"b": 1, "c": 1}, "me", NOW, NOW + LEASE)).claims
+        claims = (await ledger.claim(Claiming({"b": 1, "c": 1}, "me", NOW + LEASE), NOW)).claims
         pairs = [(each.request_id, each.epoch) for each in claims]
         releases = [Release(each.request_id, each.epoch, 1) for each in claims]
         async with place.locked("request WHERE request_id = 'r1'"):
             assert await ledger.renew(pairs, NOW + 2 * LEASE) == [True, True]
             assert await ledger.release(releases) == releases[:1]
         assert await ledger.renew(pairs, NOW + 3 * LEASE) == [True, False]
-        [again] = (await ledger.claim({"c": 1}, "me", NOW, NOW + LEASE)).claims
+        [again] = (await ledger.claim(Claiming({"c": 1}, "me", NOW + LEASE), NOW)).claims
         async with place.locked("request WHERE request_id = 'r1'"):
             answers = await ledger.complete([completion(each) for each in (claims[0], again)], NOW)
             assert [each is LOCKED for each in answers] == [True, False]
@@ -470,14 +470,14 @@ def test_stopped_transactions_end_within_a_lease(
 
 STOPPED = """
 import asyncio, os, signal, sys
-from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, adapter
+from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, working_set
 from tests.agents.stores.contract import NOW, outgoing
 
-async def stop(transaction, unit, then=()):
+async def stop(work, unit, news):
     print("stopped", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 
-adapter.flush = stop
+working_set.Work.flush = stop
 
 async def main():
     store = PostgresAACPPersistenceAdapter(sys.argv[1], schema=sys.argv[2], lease_ms=2_000)
@@ -529,9 +529,9 @@ async def test_claims_locked_by_a_process_that_was_stopped_before_its_sync_are_t
                 result = stopped.pgconn.get_result()
                 assert result is not None and result.status == status
                 assert stopped.pgconn.get_result() is None  # which ends the results of a statement
-            claimed = await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)
+            claimed = await ledger.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)
             assert claimed.claims == [] and claimed.again_at_ms
-            while not (await ledger.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims:
+            while not (await ledger.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)).claims:
                 await asyncio.sleep(0.05)
 
 
@@ -577,7 +577,8 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
     async def worker(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> None:
         for _ in range(25):
             mine = dict.fromkeys(chance.sample(agents, 3), 7)
-            claimed = await ledger.claim(mine, f"owner{chance.random()}", NOW, NOW + LEASE)
+            claiming = Claiming(mine, f"owner{chance.random()}", NOW + LEASE)
+            claimed = await ledger.claim(claiming, NOW)
             claims = [(each.request_id, each.epoch) for each in claimed.claims]
             chance.shuffle(claims)
             assert all(await ledger.renew(claims, NOW + 2 * LEASE))
@@ -607,6 +608,7 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
 
 WORKER = """
 import asyncio, sys
+from foundation_rt.agents.ledger.types import Claiming
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from tests.agents.stores.contract import LEASE, NOW, completion
 
@@ -623,7 +625,7 @@ async def main(url, schema, owner):
     sys.stdin.readline()
     while await ledger.list_pending_requests():
         wanted = {f"agent{n}": 2 for n in range(5)}
-        claimed = await ledger.claim(wanted, owner, NOW, NOW + LEASE)
+        claimed = await ledger.claim(Claiming(wanted, owner, NOW + LEASE), NOW)
         for claim in claimed.claims:
             end = completion(claim)
             end.in_transaction = lambda connection, claim=claim: note(connection, claim)
@@ -690,7 +692,7 @@ async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
     async with place.open() as ledger:
         await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
         await ledger.receive([incoming(seq) for seq in range(1, number + 1)], NOW, TTL)
-        yield ledger, (await ledger.claim({"b": number}, "me", NOW, NOW + LEASE)).claims
+        yield ledger, (await ledger.claim(Claiming({"b": number}, "me", NOW + LEASE), NOW)).claims
 
 
 async def effects(place: Place) -> list[str]:
@@ -711,7 +713,7 @@ async def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
 @pytest.mark.rule("AACP-53", "AACP-23")
 async def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
     async with with_claims(place, 1) as (ledger, [claim]):
-        await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
+        await ledger.claim(Claiming({"b": 1}, "other", NOW + 2 * LEASE), NOW + LEASE)
         end = completion(claim)
         end.in_transaction = noting(place, "late")
         assert await ledger.complete([end], NOW) == [Completed(None, None)]
@@ -799,7 +801,7 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
         await one.append([outgoing("own")], NOW)
         await two.append([outgoing("more")], NOW, Claiming(serves=["b"]))
         await two.append([outgoing("r2"), outgoing("r3", target="c")], NOW)
-        [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
+        [claim] = (await one.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)).claims
         await two.complete([completion(claim)], NOW)
         await two.append([outgoing(f"m{n}", target=f"{n}" * 200) for n in range(50)], NOW)
         await calls.until(4)
@@ -822,14 +824,14 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         serves = Claiming(serves=["b"])
         first_of_all = RequestOptions(priority=1)
         await two.append([outgoing("first", options=first_of_all)], NOW, serves)
-        behind = await two.claim({"b": 1}, "two", NOW, NOW + LEASE)
+        behind = await two.claim(Claiming({"b": 1}, "two", NOW + LEASE), NOW)
         await calls.until(2)
         end = completion(entered.claim)
         end.on_entry = end.is_quiet = True
         [first] = await one.complete([end], NOW)
-        [claim] = (await one.claim({"b": 1}, "one", NOW, NOW + LEASE)).claims
+        [claim] = (await one.claim(Claiming({"b": 1}, "one", NOW + LEASE), NOW)).claims
         await two.append([outgoing("not told")], NOW, serves)
-        await two.claim({"b": 1}, "two", NOW, NOW + LEASE)
+        await two.claim(Claiming({"b": 1}, "two", NOW + LEASE), NOW)
         [second] = await one.complete([completion(claim)], NOW)
         await two.append([outgoing("told by who does not look")], NOW)
         await calls.until(3)
@@ -857,7 +859,7 @@ async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: P
         claim = await enter("two", "r1")
         assert claim is not None
         await two.append([outgoing("r0", target="two")], NOW, Claiming(serves=["two"]))
-        [behind] = (await two.claim({"two": 1}, "two", NOW, NOW + LEASE)).claims
+        [behind] = (await two.claim(Claiming({"two": 1}, "two", NOW + LEASE), NOW)).claims
         ends = [completion(each) for each in (claim, behind)]
         ends[0].on_entry = ends[0].is_quiet = claim.is_quiet
         ends[1].is_quiet = behind.is_quiet
@@ -867,7 +869,7 @@ async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: P
         assert stores["one"][1].news[1] == LedgerNews([], ["r1", "r0"])
         assert stores["two"][1].news[1] == LedgerNews([], [])
         assert [await enter("one", "r2"), await enter("two", "r3")] == [None, None]
-        [claim] = (await two.claim({"two": 1}, "two", NOW, NOW + LEASE)).claims
+        [claim] = (await two.claim(Claiming({"two": 1}, "two", NOW + LEASE), NOW)).claims
         assert not claim.is_quiet
 
 
@@ -900,7 +902,7 @@ async def test_of_processes_that_enter_at_once_the_first_in_the_queue_claims(pla
             made = await asyncio.gather(enter(one, "one"), enter(two, "two"))
             [claim] = [each for each in made if each is not None]
             await one.release([Release(claim.request_id, claim.epoch, 0)])
-            first, _ = (await one.claim({agent: 2}, "third", NOW, NOW + LEASE)).claims
+            first, _ = (await one.claim(Claiming({agent: 2}, "third", NOW + LEASE), NOW)).claims
             assert first.request_id == claim.request_id
 
 

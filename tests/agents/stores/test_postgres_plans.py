@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from foundation_rt.agents.ledger.request_options import RequestOptions
+from foundation_rt.agents.ledger.types import Claiming
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from tests.agents.stores.contract import LEASE, NOW, completion, outgoing
 from tests.support.postgres_server import postgres_server
@@ -87,7 +88,7 @@ class Bench:
     async def drain(self) -> None:
         async with self.open() as store:
             for _ in range(0, DRAINED, 5):
-                claims = (await store.claim({"b": 5}, "me", NOW, NOW + LEASE)).claims
+                claims = (await store.claim(Claiming({"b": 5}, "me", NOW + LEASE), NOW)).claims
                 assert len(claims) == 5
                 await store.complete([completion(each) for each in claims], NOW)
 
@@ -101,7 +102,7 @@ class Bench:
             ]
             await store.append(entered, NOW)
             for _ in PRIORITIES:
-                [claim] = (await store.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
+                [claim] = (await store.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)).claims
                 await store.complete([completion(claim)], NOW)
         await store._ask(("SELECT pg_stat_force_next_flush()", ()))
         await store.read_time()

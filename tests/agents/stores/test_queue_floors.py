@@ -58,7 +58,7 @@ class Bench:
     async def claim(self) -> None:
         wanted, owner = {"b": self.random.choice((1, 3, 100))}, self.random.choice("xy")
         store = self.random.choice(self.stores)
-        self.claims += (await store.claim(wanted, owner, self.now, self.now + 40)).claims
+        self.claims += (await store.claim(Claiming(wanted, owner, self.now + 40), self.now)).claims
 
     def take_claims(self) -> list[Claim]:
         self.random.shuffle(self.claims)

@@ -179,6 +179,7 @@ def test_acknowledged_operation_was_synced(path: Path) -> None:
 # Enters, claims and completes as fast as it can, and says what was acknowledged.
 WORKER = """
 import asyncio, sys
+from foundation_rt.agents.ledger.types import Claiming
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from tests.agents.stores.contract import LEASE, NOW, completion, outgoing
 cycle = sys.argv[2]
@@ -194,7 +195,7 @@ async def enter(store, task):
 
 async def execute(store):
     while True:
-        claimed = await store.claim({"b": 7}, f"owner{cycle}", NOW, NOW + LEASE)
+        claimed = await store.claim(Claiming({"b": 7}, f"owner{cycle}", NOW + LEASE), NOW)
         ended = [completion(claim, f'"{cycle}"'.encode()) for claim in claimed.claims]
         for completed, claim in zip(await store.complete(ended, NOW), claimed.claims):
             assert completed.record is not None

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -40,6 +41,7 @@ from ...ledger.types import (
     Claiming,
     Completed,
     Due,
+    Ending,
     Hastened,
     IncomingEnvelope,
     LedgerNews,
@@ -51,20 +53,18 @@ from ...ledger.types import (
     Received,
     Release,
     RequestRecord,
-    RequestState,
 )
 from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import LeaseRenewer, RetryDecision, StoreError
 from .. import records
 from ..derived_operations import DerivedOperations
 from . import administration, news, schedules, statements, submissions
-from .administration import Tell
 from .connections import Limits, connections_of
 from .locked_lanes import LockedLanes
 from .migrations import MIGRATIONS
 from .outcome_writes import OutcomeWrites
 from .queue_floors import QueueFloors
-from .working_set import flush, load, load_held, load_response_links, load_to_append
+from .working_set import Work
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -94,33 +94,15 @@ def _asking(query: Callable[P, Query], read: Callable[[list[Row]], T]) -> Method
 
 
 def _transacting(
-    operation: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+    operation: Callable[Concatenate[Work, P], Coroutine[Any, Any, T]],
 ) -> Method[P, T]:
     """Return the method that performs an operation in a transaction."""
 
+    @wraps(operation)
     async def method(
         adapter: PostgresAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
-        return await adapter._transact(
-            lambda transaction: operation(transaction, *arguments, **named)
-        )
-
-    return method
-
-
-def _changing(
-    operation: Callable[Concatenate[Transaction, int, Tell, P], Coroutine[Any, Any, T]],
-) -> Method[P, T]:
-    """Do the same with an operation that needs the incarnation, and tells others."""
-
-    async def method(
-        adapter: PostgresAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
-    ) -> T:
-        return await adapter._transact(
-            lambda transaction: operation(
-                transaction, adapter.incarnation, adapter._tell, *arguments, **named
-            )
-        )
+        return await adapter._transact(lambda work: operation(work, *arguments, **named))
 
     return method
 
@@ -139,6 +121,63 @@ def _hastened(rows: list[Row]) -> Hastened:
 
 def _summaries(rows: list[Row]) -> list[AgentSummary]:
     return summaries(sorted((row[0], row[1], row[2], row[3]) for row in rows))
+
+
+_Taken: TypeAlias = Sequence["tuple[OutgoingMessage, Appended] | None"]
+
+
+async def _limit_agents(work: Work, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
+    """See `AACPPersistenceAdapter`."""
+    [rows] = await work.transaction.ask(statements.limits_of(sorted(limits)))
+    known = {agent_id: AgentLimits(*columns) for agent_id, *columns in rows}
+    before = replaced(limits, known)
+    changes = {each: limits[each] for each in before}
+    await work.transaction.commit(*([statements.set_limits(changes)] if changes else ()))
+    return before
+
+
+async def _queue_delayed(work: Work, now_ms: int, limit: int) -> Queued:
+    """Queue what is due; the time of the next one is that before."""
+    agents, [(next_at_ms,)] = await work.transaction.ask(
+        statements.delayed_agents(now_ms, limit), statements.NEXT_DELAYED
+    )
+    names = sorted(agent_id for (agent_id,) in agents)
+    if not names:
+        await work.transaction.commit()
+        return Queued([], next_at_ms)
+    unit = await work.load(agents=names)
+    [rows] = await work.transaction.ask(statements.lock_delayed(names, now_ms, limit))
+    unit.queue_delayed(map(records.request_of, rows))
+    moved = sorted(unit.moved)
+    await work.flush(unit, LedgerNews(moved))
+    return Queued(moved, next_at_ms)
+
+
+async def _take_due(work: Work, now_ms: int, limit: int, decide: RetryDecision) -> Due:
+    """See `AACPPersistenceAdapter`; processes that ask at once get different messages."""
+    rows, [(next_at_ms,)] = await work.transaction.ask(
+        statements.lock_due(now_ms, limit), statements.NEXT_DUE
+    )
+    due = Due([], [], next_at_ms)
+    if not rows:
+        await work.transaction.commit()
+        return due
+    for *row, low_watermark in rows:
+        retry(records.message_of(row), low_watermark, now_ms, decide, due)
+    _, [(due.next_at_ms,)] = await work.transaction.commit(
+        statements.plan(due.messages), statements.NEXT_DUE
+    )
+    return due
+
+
+async def _change_link(
+    work: Work, link: Link, message_id: str, change: Callable[[UnitOfWork], Any]
+) -> Any:
+    """See `DerivedOperations`."""
+    unit = await work.load([link], message_ids=[message_id])
+    answer = change(unit)
+    await work.flush(unit)
+    return answer
 
 
 @define(eq=False, repr=False)
@@ -221,8 +260,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         self._connections = connections_of(self._parameters, self._schema, self._size, limits)
         try:
             await self._migrate(self._connections)
-            [(self.incarnation, self.uid)] = await self._ask(statements.names())
-            _warn_if_unsafe(await self._ask(statements.server_settings()), self._logger)
+            [(self.incarnation, self.uid)] = await self._ask(statements.NAMES)
+            _warn_if_unsafe(await self._ask(statements.SERVER_SETTINGS), self._logger)
         except BaseException:
             await self.close()
             raise
@@ -275,13 +314,13 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         except DatabaseError as error:
             raise StoreError(str(error)) from None
 
-    async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _transact(self, operation: Callable[[Work], Awaitable[T]]) -> T:
         try:
-            return await self._try(work, None)
+            return await self._try(operation, None)
         except DatabaseError as error:
             raise StoreError(str(error)) from None
 
-    async def _try(self, work: Callable[[Transaction], Awaitable[T]], lock_ms: int | None) -> T:
+    async def _try(self, operation: Callable[[Work], Awaitable[T]], lock_ms: int | None) -> T:
         """Perform a transaction, with the longest wait for a lock if it is not that of others.
 
         Raises:
@@ -290,7 +329,10 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         if self._connections is None:
             raise StoreError("the ledger is not open")
         try:
-            return await self._connections.transact(work, lock_ms=lock_ms)
+            return await self._connections.transact(
+                lambda transaction: operation(Work(transaction, self.incarnation, self._tell)),
+                lock_ms=lock_ms,
+            )
         except DatabaseLockedError:
             await self._end_stalled_transactions(self._connections)
             raise
@@ -308,12 +350,12 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         operation: str,
         items: Sequence[Item],
         lane_of: Callable[[Item], str],
-        work: Callable[[Transaction, Sequence[Item]], Awaitable[Sequence[Answer]]],
+        enter_part: Callable[[Work, Sequence[Item]], Awaitable[Sequence[Answer]]],
     ) -> list[Answer | Locked]:
         """Enter a batch, or what of it no other process keeps locked (AACP-90)."""
 
         async def enter(part: Sequence[Item], lock_ms: int | None) -> Sequence[Answer]:
-            return await self._try(lambda transaction: work(transaction, part), lock_ms)
+            return await self._try(lambda work: enter_part(work, part), lock_ms)
 
         try:
             return await self._lanes[operation].enter(items, lane_of, enter)
@@ -323,10 +365,13 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
     async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
         """Execute queries in one transaction; return the rows of the last query."""
 
-        async def work(transaction: Transaction) -> list[Row]:
-            return (await transaction.commit(*queries, then=then))[-1]
+        async def ask(work: Work) -> list[Row]:
+            return (await work.transaction.commit(*queries, then=then))[-1]
 
-        return await self._transact(work)
+        return await self._transact(ask)
+
+    def _floors_of(self, work: Work) -> QueueFloors:
+        return self._floors.setdefault(work.transaction.connection, QueueFloors())
 
     def renewer(self) -> LeaseRenewer:
         """See `AACPPersistenceAdapter`: it has a connection of its own, made when it is used."""
@@ -359,10 +404,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         time, limits = asyncio.get_running_loop().time, Limits.of_lease(self._lease_ms)
         began = time()
 
-        async def work(
-            transaction: Transaction, messages: Sequence[OutgoingMessage]
-        ) -> list[Appended]:
-            known = self._floors.setdefault(transaction.connection, QueueFloors())
+        async def enter(work: Work, messages: Sequence[OutgoingMessage]) -> list[Appended]:
+            known = self._floors_of(work)
             targets = {each.target_agent_id for each in messages if each.local}
             wanted = sorted(targets & claiming.wanted.keys()) if self._is_alone() else []
             vacancy = None
@@ -372,26 +415,24 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 until_ms, floors = claiming.held_until_ms, known.of(wanted)
                 owner = claiming.owner if ends_ms <= until_ms else ""
                 vacancy = statements.vacancy(wanted, floors, owner, until_ms)
-            unit = await load_to_append(transaction, self.incarnation, messages, vacancy, known)
+            unit = await work.load_to_append(messages, vacancy, known)
             appended = unit.append_all(messages)
             unit.claim_added(messages, appended, claiming, now_ms)
             for each in appended:
                 if each.claim is not None:
                     each.claim.is_quiet = True
             told = sorted(targets.difference(claiming.wanted, claiming.serves))
-            await flush(transaction, unit, self._tell(LedgerNews(told)))
+            await work.flush(unit, LedgerNews(told))
             return appended
 
-        return await self._enter("append", messages, lambda each: each.target_agent_id, work)
+        return await self._enter("append", messages, lambda each: each.target_agent_id, enter)
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
     ) -> Received:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(
-            transaction: Transaction, arrivals: Sequence[IncomingEnvelope]
-        ) -> list[Received]:
+        async def enter(work: Work, arrivals: Sequence[IncomingEnvelope]) -> list[Received]:
             envelopes = [incoming.envelope for incoming in arrivals]
             numbered = [each for each in envelopes if each.seq]
             there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
@@ -399,24 +440,21 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             links = [*there, *((target, source) for source, target in there)]
             responses = [each for each in numbered if each.message_type is MessageType.RESPONSE]
             others = [each for each in numbered if each.message_type is not MessageType.RESPONSE]
-            unit = await load(
-                transaction,
-                self.incarnation,
+            unit = await work.load(
                 links,
                 # Of RESPONSEs too: one may fill the gap for which a request waits.
                 agents=[each.target_agent_id for each in numbered],
                 request_ids=[each.request_id or each.message_id for each in others],
                 sent=[each.request_id or "" for each in responses],
             )
-            await load_held(transaction, unit, unit.releases(numbered))
+            await work.load_held(unit, unit.releases(numbered))
             received = unit.receive(arrivals, now_ms, ttl_ms)
             queues = {each.target_agent_id for each in numbered} if received.ready else ()
             finished = [each.request_id for each in received.finished]
-            told = self._tell(LedgerNews(sorted(queues), finished))
-            received.acknowledged = await flush(transaction, unit, told)
+            received.acknowledged = await work.flush(unit, LedgerNews(sorted(queues), finished))
             return [received] * len(arrivals)
 
-        entered = await self._enter("receive", arrivals, _agents_of, work)
+        entered = await self._enter("receive", arrivals, _agents_of, enter)
         parts = {id(part): part for part in entered if part is not LOCKED}
         received = Received({}, [], [], [], [], 0, False)
         for part in parts.values():
@@ -428,27 +466,21 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         ]
         return received
 
-    async def claim(
-        self,
-        wanted: Mapping[str, int],
-        owner: str,
-        now_ms: int,
-        lease_until_ms: int,
-        idle: Collection[str] = (),
-    ) -> Claimed:
+    async def claim(self, claiming: Claiming, now_ms: int) -> Claimed:
         """See `AACPPersistenceAdapter`.
 
         A claimer locks the mailbox of the agent until its claims are committed, so that the next
         claimer sees them.
         """
+        wanted, owner = claiming.wanted, claiming.owner
 
-        async def work(transaction: Transaction) -> tuple[Claimed, set[str]]:
-            known = self._floors.setdefault(transaction.connection, QueueFloors())
+        async def claim(work: Work) -> tuple[Claimed, set[str]]:
+            known, transaction = self._floors_of(work), work.transaction
             agents, outdated = list(wanted), known.outdated(wanted)
             mailboxes, heads, *lowest = await transaction.ask(
                 statements.lock_mailboxes(agents, known.of(agents), owner, now_ms),
                 statements.heads(wanted, known.of(agents), owner, now_ms),
-                *([statements.lowest(outdated)] if outdated else ()),
+                *([statements.LOWEST.of(outdated)] if outdated else ()),
             )
             for rows in lowest:
                 known.learn(rows)
@@ -466,7 +498,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                 ahead = {each: its.read_ahead for each, its in limited.items()}
                 rows, [(server_ms,)] = await transaction.ask(
                     statements.limited_heads(ahead, known.of(limited), now_ms),
-                    statements.server_time(),
+                    statements.SERVER_TIME,
                 )
                 time_ms = int(server_ms)
                 admitted = _admit(limited, rows, wanted, owner, now_ms, time_ms)
@@ -479,7 +511,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                     statements.give_back_lapsed(takeable, known.of(takeable), owner, now_ms)
                 )
                 free -= {agent for (agent,) in kept}
-            chosen, again_at_ms, busy = _choose(heads, free, {*idle, *limited}, admitted)
+            chosen, again_at_ms, busy = _choose(heads, free, {*claiming.idle, *limited}, admitted)
             # Their owners do not look for what is behind by themselves (AACP-195).
             told = self._tell(LedgerNews([head[1] for head in heads if head[3] and head[8]]))
             if not chosen:
@@ -488,8 +520,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             started = _started(limited, Counter(each[0] for each in chosen), time_ms)
             choices, is_quiet = [each[1:] for each in chosen], self._is_alone()
             rows, *_ = await transaction.commit(
-                statements.claim(choices, owner, now_ms, lease_until_ms, is_quiet=is_quiet),
-                *([statements.note_starts(started)] if started else ()),
+                statements.claim(choices, claiming, now_ms, is_quiet=is_quiet),
+                *([statements.NOTE_STARTS.of(started.items())] if started else ()),
                 then=told,
             )
             found = {row[0]: statements.claim_of(row) for row in rows}
@@ -501,7 +533,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             busy |= {agent_id for agent_id, request_id, *_ in chosen if request_id not in found}
             return Claimed(claims, again_at_ms), busy
 
-        claimed, busy = await self._transact(work)
+        claimed, busy = await self._transact(claim)
         self._busy = self._busy + 1 if busy else 0
         if busy and self._connections is not None:
             # No claim waits for a lock, and so none fails for one.
@@ -511,40 +543,11 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             claimed.again_at_ms[agent_id] = min(soon_ms, claimed.again_at_ms.get(agent_id, soon_ms))
         return claimed
 
-    async def limit_agents(self, limits: Mapping[str, AgentLimits]) -> dict[str, AgentLimits]:
-        """See `AACPPersistenceAdapter`."""
-
-        async def work(transaction: Transaction) -> dict[str, AgentLimits]:
-            [rows] = await transaction.ask(statements.limits_of(sorted(limits)))
-            known = {agent_id: AgentLimits(*columns) for agent_id, *columns in rows}
-            before = replaced(limits, known)
-            changes = {each: limits[each] for each in before}
-            await transaction.commit(*([statements.set_limits(changes)] if changes else ()))
-            return before
-
-        return await self._transact(work)
-
     async def queue_delayed(self, now_ms: int, limit: int) -> Queued:
         """See `AACPPersistenceAdapter`; processes that ask at once get different requests."""
-
-        async def work(transaction: Transaction) -> Queued:
-            agents, [(next_at_ms,)] = await transaction.ask(
-                statements.delayed_agents(now_ms, limit), statements.next_delayed()
-            )
-            names = sorted(agent_id for (agent_id,) in agents)
-            if not names:
-                await transaction.commit()
-                return Queued([], next_at_ms)
-            unit = await load(transaction, self.incarnation, (), names)
-            [rows] = await transaction.ask(statements.lock_delayed(names, now_ms, limit))
-            unit.queue_delayed(map(records.request_of, rows))
-            moved = sorted(unit.moved)
-            await flush(transaction, unit, self._tell(LedgerNews(moved)))
-            return Queued(moved, next_at_ms)
-
-        queued = await self._transact(work)
+        queued = await self._queue_delayed(now_ms, limit)
         if queued.agents:
-            [(queued.next_at_ms,)] = await self._ask(statements.next_delayed())
+            [(queued.next_at_ms,)] = await self._ask(statements.NEXT_DELAYED)
         return queued
 
     async def complete(
@@ -556,13 +559,12 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         transaction. It may use savepoints (``connection.transaction()``), and may neither commit
         nor roll back.
         """
-
-        async def work(
-            transaction: Transaction, completions: Sequence[ClaimCompletion]
-        ) -> list[Completed | Locked]:
-            return await self._complete(transaction, completions, now_ms)
-
-        completed = await self._enter("complete", completions, lambda each: each.request_id, work)
+        completed = await self._enter(
+            "complete",
+            completions,
+            lambda each: each.request_id,
+            lambda work, part: self._complete(work, part, now_ms),
+        )
         self._writes.forget(
             completion.request_id
             for completion, answer in zip(completions, completed, strict=True)
@@ -571,9 +573,9 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         return completed
 
     async def _complete(
-        self, transaction: Transaction, completions: Sequence[ClaimCompletion], now_ms: int
+        self, work: Work, completions: Sequence[ClaimCompletion], now_ms: int
     ) -> list[Completed | Locked]:
-        request_ids = [each.request_id for each in completions]
+        transaction, request_ids = work.transaction, [each.request_id for each in completions]
         [rows] = await transaction.ask(statements.lock_claims(request_ids))
         unit = UnitOfWork(
             self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
@@ -597,7 +599,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
                     taken.append((len(completed), completion, record))
                     answer = Completed(record, None)
             completed.append(answer)
-        await load_response_links(transaction, unit)
+        await work.load_response_links(unit)
         for place, completion, record in taken:
             completed[place] = unit.answer(record, completion, now_ms)
         for completion, each in zip(completions, completed, strict=True):
@@ -607,79 +609,41 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         # that they know of this process.
         is_due = self._loop.time() >= self._told_at + self._lease_ms / 3000
         finished = [each.request_id for _, each, _ in taken if is_due or not each.on_entry]
-        await flush(transaction, unit, self._tell(LedgerNews((), finished)))
+        await work.flush(unit, LedgerNews((), finished))
         return completed
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(transaction: Transaction, claims: Sequence[tuple[str, int]]) -> list[bool]:
-            [rows] = await transaction.commit(statements.renew(claims, lease_until_ms))
+        async def renew(work: Work, claims: Sequence[tuple[str, int]]) -> list[bool]:
+            [rows] = await work.transaction.commit(statements.renew(claims, lease_until_ms))
             held = set(rows)
             return [claim in held for claim in claims]
 
-        renewed = await self._enter("renew", claims, lambda claim: claim[0], work)
+        renewed = await self._enter("renew", claims, lambda claim: claim[0], renew)
         return [is_held is not False for is_held in renewed]
 
     async def release(self, releases: Sequence[Release]) -> list[Release]:
         """See `AACPPersistenceAdapter`."""
 
-        async def work(transaction: Transaction, releases: Sequence[Release]) -> list[None]:
+        async def release(work: Work, releases: Sequence[Release]) -> list[None]:
             # Of several for one claim the first counts: after it the claim is no longer held.
             firsts = {(each.request_id, each.epoch): each for each in reversed(releases)}
-            query = statements.release(list(firsts.values()))
-            await transaction.commit(query, then=self._tell(None))
+            query = statements.RELEASE.of_records(firsts.values())
+            await work.transaction.commit(query, then=self._tell(None))
             return [None] * len(releases)
 
-        released = await self._enter("release", releases, lambda each: each.request_id, work)
+        released = await self._enter("release", releases, lambda each: each.request_id, release)
         return [each for each, done in zip(releases, released, strict=True) if done is LOCKED]
-
-    async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
-        """See `AACPPersistenceAdapter`; processes that ask at once get different messages."""
-
-        async def work(transaction: Transaction) -> Due:
-            rows, [(next_at_ms,)] = await transaction.ask(
-                statements.lock_due(now_ms, limit), statements.next_due()
-            )
-            due = Due([], [], next_at_ms)
-            if not rows:
-                await transaction.commit()
-                return due
-            for *row, low_watermark in rows:
-                retry(records.message_of(row), low_watermark, now_ms, decide, due)
-            _, [(due.next_at_ms,)] = await transaction.commit(
-                statements.plan(due.messages), statements.next_due()
-            )
-            return due
-
-        return await self._transact(work)
 
     # -- records ------------------------------------------------------------------------------
 
     async def _mark(
-        self,
-        request_id: str,
-        state: RequestState,
-        result: bytes | None,
-        error: bytes | None,
-        now_ms: int,
-        completion_ref: str | None,
+        self, request_id: str, ending: Ending, now_ms: int, completion_ref: str | None
     ) -> bool:
-        queries = statements.mark(request_id, state, result, error, now_ms, completion_ref)
+        queries = statements.mark(request_id, ending, now_ms, completion_ref)
         told = self._tell(LedgerNews((), [request_id]))
-        return await self._ask(*queries, then=told) == [(state,)]
-
-    # -- numbers ------------------------------------------------------------------------------
-
-    async def _change_link(
-        self, link: Link, message_id: str, change: Callable[[UnitOfWork], None]
-    ) -> None:
-        async def work(transaction: Transaction) -> None:
-            unit = await load(transaction, self.incarnation, [link], message_ids=[message_id])
-            change(unit)
-            await flush(transaction, unit)
-
-        await self._transact(work)
+        return await self._ask(*queries, then=told) == [(ending.state,)]
 
     # -- recovery and retention ---------------------------------------------------------------
 
@@ -692,12 +656,8 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
 
     async def enter_runs(self, advances: Sequence[Advance], now_ms: int) -> list[EnteredRuns]:
         """See `AACPPersistenceAdapter`."""
-
-        async def work(transaction: Transaction, part: Sequence[Advance]) -> list[EnteredRuns]:
-            return await schedules.enter_runs(transaction, self.incarnation, part, self._tell)
-
         entered = await self._enter(
-            "enter_runs", advances, lambda advance: advance.target_agent_id, work
+            "enter_runs", advances, lambda each: each.target_agent_id, schedules.enter_runs
         )
         return [None if each is LOCKED else each for each in entered]
 
@@ -718,38 +678,37 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         rows = await self._ask(submissions.see(transactions, limit))
         seen = list(map(submissions.submission_of, rows))
 
-        async def work(
-            transaction: Transaction, batch: Sequence[SubmittedRequest]
-        ) -> list[tuple[OutgoingMessage, Appended] | None]:
-            return await submissions.take_over(
-                transaction,
-                self.incarnation,
-                batch,
-                lambda each: each.outgoing(now_ms, next_attempt_at_ms),
-                self._tell,
+        def take_over(work: Work, part: Sequence[SubmittedRequest]) -> Awaitable[_Taken]:
+            return submissions.take_over(
+                work, part, lambda each: each.outgoing(now_ms, next_attempt_at_ms)
             )
 
-        taken = await self._enter("take_submissions", seen, lambda each: each.target_agent_id, work)
+        taken = await self._enter(
+            "take_submissions", seen, lambda each: each.target_agent_id, take_over
+        )
         entered = [each for each in taken if each is not None and each is not LOCKED]
         is_all = len(entered) == len(seen)
         return TakenSubmissions(entered, left=is_all and len(seen) == limit, locked=not is_all)
 
     # -- operations of one query or one function ----------------------------------------------
 
-    read_time = _asking(statements.server_time, lambda rows: int(rows[0][0]))
+    read_time = _asking(lambda: statements.SERVER_TIME, lambda rows: int(rows[0][0]))
     hasten = _asking(statements.hasten, _hastened)
     reschedule = _asking(statements.reschedule, _first(records.message_of))
     put_request_record = _asking(statements.put_request, lambda rows: None)
     get_request_records = _asking(statements.requests, _all(records.request_of))
     get_message_record = _asking(statements.message, _first(records.message_of))
-    get_last_sequence = _asking(statements.last_seq, lambda rows: int(rows[0][0]) if rows else 0)
     list_requests = _asking(administration.page, _all(records.request_of))
     summarize_agents = _asking(administration.summary, _summaries)
     measure_queues = _asking(administration.queues, _summaries)
     list_schedules = _asking(schedules.page, _all(records.schedule_of))
     submitted_to = _asking(submissions.target_of, _first(lambda row: str(row[0])))
-    cancel = _changing(administration.cancel)
-    requeue = _changing(administration.requeue)
+    cancel = _transacting(administration.cancel)
+    requeue = _transacting(administration.requeue)
+    limit_agents = _transacting(_limit_agents)
+    take_due = _transacting(_take_due)
+    _queue_delayed = _transacting(_queue_delayed)
+    _change_link = _transacting(_change_link)
     change_schedules = _transacting(schedules.change_schedules)
     due_schedules = _transacting(schedules.due_schedules)
     _read_messages = _asking(statements.messages_of, _all(records.message_of))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from ....base.database.postgres import Query, Transaction
+from ....base.database.postgres import Query
 from ...ledger.administration import (
     MAX_MEASURED,
     Changed,
@@ -16,10 +16,8 @@ from ...ledger.types import TERMINAL, ClaimCompletion, LedgerNews, RequestRecord
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from . import statements
-from .arrays import BatchTable, texts
-from .working_set import flush, load, load_response_links
-
-Tell = Callable[[LedgerNews], Sequence[Query]]
+from .arrays import BatchStatement, texts
+from .working_set import Work
 
 _LEFT_OUT = {"payload": "'null'::bytea", "result": "NULL::bytea"}
 _WHOLE = ", ".join(records.REQUEST_COLUMNS)
@@ -54,14 +52,16 @@ ORDER BY target_agent_id, position, request_id FOR UPDATE
 _FENCE = """
 UPDATE {schema}.request SET epoch = epoch + 1, held = false WHERE request_id = ANY (%b)
 """
-_AGAIN = BatchTable("n", "request_id, position, epoch")
-_REQUEUE = f"""
-UPDATE {{schema}}.request AS r
+_REQUEUE = BatchStatement(
+    "request_id, position, epoch",
+    """
+UPDATE {schema}.request AS r
 SET state = 'RECEIVED', position = n.position, epoch = n.epoch, executions = 0,
     not_before_ms = NULL, result = NULL, error = NULL, completion_ref = NULL,
     finished_at_ms = NULL, expires_at_ms = %b::bigint, queued = true, finished = false
-FROM {_AGAIN} WHERE r.request_id = n.request_id
-"""
+FROM {batch} WHERE r.request_id = n.request_id
+""",
+)
 
 
 def page(query: RequestQuery) -> Query:
@@ -100,42 +100,30 @@ def queues(agent_ids: Collection[str]) -> Query:
 
 
 async def cancel(
-    transaction: Transaction,
-    incarnation: int,
-    tell: Tell,
-    cancellations: Sequence[ClaimCompletion],
-    now_ms: int,
+    work: Work, cancellations: Sequence[ClaimCompletion], now_ms: int
 ) -> list[Changed]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = UnitOfWork(
-        incarnation,
-        requests=await _lock(transaction, (each.request_id for each in cancellations)),
-    )
+    """See `AACPPersistenceAdapter`."""
+    requests = await _lock(work, (each.request_id for each in cancellations))
+    unit = UnitOfWork(work.incarnation, requests=requests)
     answers = [unit.cancel(cancellation, now_ms) for cancellation in cancellations]
-    await load_response_links(transaction, unit)
+    await work.load_response_links(unit)
     for changed, cancellation in zip(answers, cancellations, strict=True):
         unit.answer_cancelled(changed, cancellation, now_ms)
     if unit.finished:
-        await transaction.ask((_FENCE, [texts(unit.finished)]))
+        await work.transaction.ask((_FENCE, [texts(unit.finished)]))
     agents = {record.target_agent_id for record in unit.finished.values()}
-    await flush(transaction, unit, tell(LedgerNews(sorted(agents), list(unit.finished))))
+    await work.flush(unit, LedgerNews(sorted(agents), list(unit.finished)))
     return answers
 
 
-async def requeue(
-    transaction: Transaction,
-    incarnation: int,
-    tell: Tell,
-    request_ids: Sequence[str],
-    expires_at_ms: int,
-) -> list[Changed]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    [rows] = await transaction.ask(statements.requests(request_ids))
+async def requeue(work: Work, request_ids: Sequence[str], expires_at_ms: int) -> list[Changed]:
+    """See `AACPPersistenceAdapter`."""
+    [rows] = await work.transaction.ask(statements.requests(request_ids))
     known = map(records.request_of, rows)
     agents = {record.target_agent_id for record in known if is_executed_here(record)}
     # Queues before requests, as everywhere.
-    unit = await load(transaction, incarnation, (), agents)
-    unit.requests = await _lock(transaction, request_ids)
+    unit = await work.load(agents=agents)
+    unit.requests = await _lock(work, request_ids)
     answers = [unit.requeue(request_id, expires_at_ms) for request_id in request_ids]
     again = [
         changed.record
@@ -143,11 +131,11 @@ async def requeue(
         if changed.verdict is Verdict.DONE and changed.record is not None
     ]
     if again:
-        await transaction.ask((_REQUEUE, [expires_at_ms, *_AGAIN.of_records(again)]))
-    await flush(transaction, unit, tell(LedgerNews(sorted(agents) if again else ())))
+        await work.transaction.ask(_REQUEUE.of_records(again, expires_at_ms))
+    await work.flush(unit, LedgerNews(sorted(agents) if again else ()))
     return answers
 
 
-async def _lock(transaction: Transaction, request_ids: Iterable[str]) -> dict[str, RequestRecord]:
-    [rows] = await transaction.ask((_LOCK, [texts(request_ids)]))
+async def _lock(work: Work, request_ids: Iterable[str]) -> dict[str, RequestRecord]:
+    [rows] = await work.transaction.ask((_LOCK, [texts(request_ids)]))
     return {row[0]: records.request_of(row) for row in rows}

@@ -10,14 +10,16 @@ costs 21 us instead of 3.4 us.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
 from operator import attrgetter
-from struct import Struct
-from typing import Any
+from struct import Struct, pack
+from typing import Any, TypeVar
 
 from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from ....base.database.postgres import Query
 from ..records import COLUMNS
 
 _BOOL, _BYTEA, _BIGINT, _TEXT = 16, 17, 20, 25
@@ -31,18 +33,28 @@ _number = Struct("!iq").pack
 _NULL = _length(-1)
 _FALSE, _TRUE = b"\0\0\0\1\0", b"\0\0\0\1\1"
 
+T = TypeVar("T")
+
 
 class Array:
     """An encoded array; its class gives the type of the column."""
 
     __slots__ = ("data",)
 
-    def __init__(self, element: int, elements: Sequence[bytes]) -> None:
-        if elements:
-            head = _HEAD.pack(1, 1, element, len(elements), 1)
-            self.data = head + b"".join(elements)
-        else:
+    def __init__(
+        self, element: int, values: Iterable[T], encode: Callable[[Sequence[T]], Iterable[bytes]]
+    ) -> None:
+        column = values if isinstance(values, tuple | list) else list(values)
+        number = len(column)
+        if not number:
             self.data = _EMPTY.pack(0, 0, element)
+            return
+        # Many columns have one value in all rows of a batch, which is encoded once.
+        if column[0] == column[-1] and column.count(column[0]) == number:
+            elements = b"".join(encode(column[:1])) * number
+        else:
+            elements = b"".join(encode(column))
+        self.data = _HEAD.pack(1, 1, element, number, 1) + elements
 
 
 class _Texts(Array):
@@ -63,26 +75,39 @@ class _Flags(Array):
 
 def texts(values: Iterable[str | None]) -> Array:
     """Encode text[]; the strings contain no NUL character."""
-    # A function for an element would cost 0.05 us for each.
-    return _Texts(
-        _TEXT,
-        [_NULL if each is None else _length(len(data := each.encode())) + data for each in values],
-    )
+    return _Texts(_TEXT, values, _encode_texts)
 
 
 def blobs(values: Iterable[bytes | None]) -> Array:
     """Encode bytea[]."""
-    return _Blobs(_BYTEA, [_NULL if each is None else _length(len(each)) + each for each in values])
+    return _Blobs(_BYTEA, values, _encode_blobs)
 
 
 def numbers(values: Iterable[int | None]) -> Array:
     """Encode bigint[]."""
-    return _Numbers(_BIGINT, [_NULL if each is None else _number(8, each) for each in values])
+    return _Numbers(_BIGINT, values, _encode_numbers)
 
 
 def flags(values: Iterable[bool]) -> Array:
     """Encode boolean[]."""
-    return _Flags(_BOOL, [_TRUE if each else _FALSE for each in values])
+    return _Flags(_BOOL, values, lambda column: [_TRUE if each else _FALSE for each in column])
+
+
+# A function for an element would cost 0.05 us for each.
+def _encode_texts(column: Sequence[str | None]) -> list[bytes]:
+    return [
+        _NULL if each is None else _length(len(data := each.encode())) + data for each in column
+    ]
+
+
+def _encode_blobs(column: Sequence[bytes | None]) -> list[bytes]:
+    return [_NULL if each is None else _length(len(each)) + each for each in column]
+
+
+def _encode_numbers(column: Sequence[int | None]) -> list[bytes]:
+    if None not in column:
+        return [pack("!" + "iq" * len(column), *chain.from_iterable(zip(repeat(8), column)))]
+    return [_NULL if each is None else _number(8, each) for each in column]
 
 
 _Encode = Callable[[Iterable[Any]], Array]
@@ -124,13 +149,34 @@ class BatchTable:
         return self._sql
 
     def of(self, rows: Iterable[Sequence[Any]]) -> list[Array]:
-        """Return the arguments of rows."""
+        """Return the parameters of rows."""
         columns = list(zip(*rows)) or [()] * len(self._encoders)  # noqa: B905 - all are as long
         return [encode(each) for encode, each in zip(self._encoders, columns)]  # noqa: B905
 
     def of_records(self, records: Iterable[object]) -> list[Array]:
-        """Return the arguments of records whose attributes have the names of the columns."""
+        """Return the parameters of records whose attributes have the names of the columns."""
         return self.of(map(self._row_of, records))
+
+
+class BatchStatement:
+    """A statement over a batch.
+
+    Args:
+        columns: the names of those of the batch, as SQL lists them.
+        sql: with the table of the batch, `n`, as ``{batch}``, and ``{columns}``.
+    """
+
+    def __init__(self, columns: str, sql: str) -> None:
+        self._table = BatchTable("n", columns)
+        self._sql = sql.replace("{batch}", str(self._table)).replace("{columns}", columns)
+
+    def of(self, rows: Iterable[Sequence[Any]], *first: object) -> Query:
+        """Return the query for rows; the parameters in `first` come before those of the batch."""
+        return self._sql, [*first, *self._table.of(rows)]
+
+    def of_records(self, records: Iterable[object], *first: object) -> Query:
+        """Return the query for records whose attributes have the names of the columns."""
+        return self._sql, [*first, *self._table.of_records(records)]
 
 
 class _ArrayDumper(Dumper):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 
-from ....base.database.postgres import Query, Transaction
+from ....base.database.postgres import Query
 from ...ledger.schedules import (
     Advance,
     DueSchedules,
@@ -18,9 +18,7 @@ from ...ledger.schedules import (
 from ...ledger.types import LedgerNews
 from .. import records
 from .arrays import texts
-from .working_set import flush, load_to_append
-
-Tell = Callable[[LedgerNews], Sequence[Query]]
+from .working_set import Work
 
 _COLUMNS = ", ".join(records.SCHEDULE_COLUMNS)
 _LOCK = f"""
@@ -51,16 +49,14 @@ WHERE name = %b
 """
 
 
-async def change_schedules(
-    transaction: Transaction, changes: Sequence[ScheduleChange]
-) -> list[bool]:
+async def change_schedules(work: Work, changes: Sequence[ScheduleChange]) -> list[bool]:
     """See `AACPPersistenceAdapter`."""
     names = texts(sorted({change.name for change in changes}))
-    [rows] = await transaction.ask((_LOCK, [names]))
+    [rows] = await work.transaction.ask((_LOCK, [names]))
     known = {row[0]: records.schedule_of(row) for row in rows}
     was_there = change_all(known, changes)
     added = [(_ADD, records.schedule_row(known[name])) for name in sorted(known)]
-    await transaction.commit((_DELETE, [names]), *added)
+    await work.transaction.commit((_DELETE, [names]), *added)
     return was_there
 
 
@@ -69,31 +65,30 @@ def page(after: str, limit: int) -> Query:
     return _LIST, (after, limit)
 
 
-async def due_schedules(transaction: Transaction, now_ms: int, limit: int) -> DueSchedules:
+async def due_schedules(work: Work, now_ms: int, limit: int) -> DueSchedules:
     """See `AACPPersistenceAdapter`."""
-    rows, [(next_at_ms,)] = await transaction.read((_DUE, (now_ms, limit)), (_NEXT, (now_ms,)))
+    queries = (_DUE, (now_ms, limit)), (_NEXT, (now_ms,))
+    rows, [(next_at_ms,)] = await work.transaction.read(*queries)
     return DueSchedules(list(map(records.schedule_of, rows)), next_at_ms)
 
 
-async def enter_runs(
-    transaction: Transaction, incarnation: int, advances: Sequence[Advance], tell: Tell
-) -> list[EnteredRuns]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    [rows] = await transaction.ask((_TRY_TO_LOCK, [texts(each.name for each in advances)]))
+async def enter_runs(work: Work, advances: Sequence[Advance]) -> list[EnteredRuns]:
+    """See `AACPPersistenceAdapter`."""
+    [rows] = await work.transaction.ask((_TRY_TO_LOCK, [texts(each.name for each in advances)]))
     known = {row[0]: records.schedule_of(row) for row in rows}
     made = advance_all(known, advances)
     taken = list(compress(advances, made))
     messages = [message for advance in taken for _, message in advance.runs]
-    unit = await load_to_append(transaction, incarnation, messages)
+    unit = await work.load_to_append(messages)
     appended = iter([unit.append(message) for message in messages])
     entered: list[EnteredRuns] = [
         [next(appended) for _ in advance.runs] if is_made else None
         for advance, is_made in zip(advances, made, strict=True)
     ]
     if taken:
-        await transaction.ask(*(_advanced(known[advance.name]) for advance in taken))
+        await work.transaction.ask(*(_advanced(known[advance.name]) for advance in taken))
     queues = {each.target_agent_id for each in messages if each.local}
-    await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
+    await work.flush(unit, LedgerNews(sorted(queues)))
     return entered
 
 

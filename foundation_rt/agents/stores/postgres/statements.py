@@ -22,17 +22,16 @@ from ...ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
     Claim,
+    Claiming,
+    Ending,
     Link,
     MessageRecord,
     MessageState,
     OutboxKey,
-    Release,
     RequestRecord,
-    RequestState,
 )
 from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
-from .arrays import Array, BatchTable, flags, numbers, texts
-from .queue_floors import Level
+from .arrays import BatchStatement, BatchTable, flags, numbers, texts
 
 _REQUEST = ", ".join(REQUEST_COLUMNS)
 _OUTLINE = _REQUEST.replace("payload", "''::bytea AS payload")
@@ -51,10 +50,8 @@ _LOCK_QUEUES = """
 SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
 ORDER BY agent_id FOR UPDATE
 """
-_NAMES = "SELECT series, uid FROM {schema}.ledger"
-_LAST_SEQ = """
-SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
-"""
+NAMES: Query = ("SELECT series, uid FROM {schema}.ledger", ())
+"""Read the incarnation and the unique name of the ledger: one row."""
 _MAKE_LINKS = f"""
 INSERT INTO {{schema}}.link (source_agent_id, target_agent_id)
 SELECT * FROM {_LINKS} ORDER BY 1, 2 ON CONFLICT DO NOTHING
@@ -67,36 +64,29 @@ _MAKE_MAILBOXES = """
 INSERT INTO {schema}.mailbox (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 """
-_LINK_STATES = BatchTable(
-    "n", "source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series"
-)
-_WRITE_LINKS = f"""
-UPDATE {{schema}}.link AS l
+_WRITE_LINKS = BatchStatement(
+    "source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series",
+    """
+UPDATE {schema}.link AS l
 SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
     series = n.series
-FROM {_LINK_STATES}
+FROM {batch}
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
-"""
-_QUEUES = BatchTable("n", "agent_id, last_position")
-_WRITE_QUEUES = f"""
-UPDATE {{schema}}.queue AS q SET last_position = n.last_position
-FROM {_QUEUES} WHERE q.agent_id = n.agent_id
-"""
+""",
+)
+WRITE_QUEUES = BatchStatement(
+    "agent_id, last_position",
+    """
+UPDATE {schema}.queue AS q SET last_position = n.last_position
+FROM {batch} WHERE q.agent_id = n.agent_id
+""",
+)
+"""Write the last positions that were given out."""
 
 
 def lock_links(links: Iterable[Link]) -> Query:
     """Lock links, as rows for `link_of`; a link that has no row yet is missing."""
     return _LOCK_LINKS, _LINKS.of(links)
-
-
-def names() -> Query:
-    """Read the incarnation and the unique name of the ledger: one row."""
-    return _NAMES, ()
-
-
-def last_seq(source_agent_id: str, target_agent_id: str) -> Query:
-    """Read the last number given out on a link: one row, or none."""
-    return _LAST_SEQ, (source_agent_id, target_agent_id)
 
 
 def lock_queues(agents: Iterable[str]) -> Query:
@@ -117,7 +107,7 @@ def link_of(row: Row) -> tuple[Link, LinkState]:
 
 def write_links(links: dict[Link, LinkState]) -> Query:
     """Write the states of links."""
-    return _WRITE_LINKS, _LINK_STATES.of(
+    return _WRITE_LINKS.of(
         (
             *link,
             state.last_seq,
@@ -128,11 +118,6 @@ def write_links(links: dict[Link, LinkState]) -> Query:
         )
         for link, state in links.items()
     )
-
-
-def write_queues(queues: dict[str, int]) -> Query:
-    """Write the last positions that were given out."""
-    return _WRITE_QUEUES, _QUEUES.of(queues.items())
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -152,39 +137,45 @@ SELECT {_OUTLINE} FROM {{schema}}.request
 JOIN {_HELD} USING (source_agent_id, target_agent_id)
 WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
-_NEW = BatchTable(
-    "n",
+ADD_REQUESTS = BatchStatement(
     "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
     " created_at_ms, expires_at_ms, by_message, position, not_before_ms, priority, retry, epoch,"
     " executions, owner, lease_until_ms",
-)
-_ADD_REQUESTS = f"""
-INSERT INTO {{schema}}.request ({_NEW.columns}, held, queued, delayed, on_entry)
+    """
+INSERT INTO {schema}.request ({columns}, held, queued, delayed, on_entry)
 SELECT n.*, n.state = 'HELD', n.state IN ('RECEIVED', 'CLAIMED'), n.state = 'DELAYED',
     n.state = 'CLAIMED'
-FROM {_NEW} ORDER BY request_id
-"""
+FROM {batch} ORDER BY request_id
+""",
+)
+"""Enter requests that have no outcome; fail if one is there."""
 _PUT_REQUEST = f"""
 INSERT INTO {{schema}}.request (finished, {_REQUEST})
 VALUES (%b{", %b" * len(REQUEST_COLUMNS)})
 ON CONFLICT DO NOTHING
 """
-_ENTERED = BatchTable("n", "request_id, state, seq, by_message, position, not_before_ms")
-_ENTER = f"""
-UPDATE {{schema}}.request AS r
+ENTER = BatchStatement(
+    "request_id, state, seq, by_message, position, not_before_ms",
+    """
+UPDATE {schema}.request AS r
 SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
     not_before_ms = n.not_before_ms, held = n.state = 'HELD', queued = n.state = 'RECEIVED',
     delayed = n.state = 'DELAYED'
-FROM {_ENTERED}
+FROM {batch}
 WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD', 'DELAYED')
-"""
-_FINISHED = BatchTable("n", "request_id, state, result, error, finished_at_ms")
-_FINISH = f"""
-UPDATE {{schema}}.request AS r
+""",
+)
+"""Hold or queue requests that are in the ledger."""
+FINISH = BatchStatement(
+    "request_id, state, result, error, finished_at_ms",
+    """
+UPDATE {schema}.request AS r
 SET state = n.state, result = n.result, error = n.error, finished_at_ms = n.finished_at_ms,
     owner = NULL, lease_until_ms = NULL, queued = false, delayed = false, finished = true
-FROM {_FINISHED} WHERE r.request_id = n.request_id
-"""
+FROM {batch} WHERE r.request_id = n.request_id
+""",
+)
+"""Write outcomes; the rows are locked."""
 _MARK = """
 UPDATE {schema}.request
 SET state = %b, result = %b, error = %b, completion_ref = %b, finished_at_ms = %b::bigint,
@@ -224,35 +215,14 @@ def lock_held(links: Mapping[Link, int]) -> Query:
     return _LOCK_HELD, _HELD.of((*link, up_to) for link, up_to in links.items())
 
 
-def add_requests(records: Sequence[RequestRecord]) -> Query:
-    """Enter requests that have no outcome; fail if one is there."""
-    return _ADD_REQUESTS, _NEW.of_records(records)
-
-
 def put_request(request_id: str, record: RequestRecord) -> Query:
     """Keep a record in any state unless its id is known; it enters no queue."""
     return _PUT_REQUEST, [record.state in TERMINAL, *_row_of(record)]
 
 
-def enter(records: Sequence[RequestRecord]) -> Query:
-    """Hold or queue requests that are in the ledger."""
-    return _ENTER, _ENTERED.of_records(records)
-
-
-def finish(records: Sequence[RequestRecord]) -> Query:
-    """Write outcomes; the rows are locked."""
-    return _FINISH, _FINISHED.of_records(records)
-
-
-def mark(
-    request_id: str,
-    state: RequestState,
-    result: bytes | None,
-    error: bytes | None,
-    now_ms: int,
-    completion_ref: str | None,
-) -> list[Query]:
+def mark(request_id: str, ending: Ending, now_ms: int, completion_ref: str | None) -> list[Query]:
     """Finish a request that is SENT; the second query has one row, of the state it has now."""
+    state, result, error = ending
     values = (str(state), result, error, completion_ref, now_ms, request_id)
     return [(_MARK, values), (_STATE, (request_id,))]
 
@@ -339,17 +309,21 @@ ORDER BY target_agent_id, {_ORDER}
 _LIMITS = """
 SELECT agent_id, workers, starts, window_ms FROM {schema}.mailbox WHERE agent_id = ANY (%b)
 """
-_LIMITED = BatchTable("n", "agent_id, workers, starts, window_ms")
-_SET_LIMITS = f"""
-INSERT INTO {{schema}}.mailbox AS m ({_LIMITED.columns}) SELECT * FROM {_LIMITED} ORDER BY 1
+_SET_LIMITS = BatchStatement(
+    "agent_id, workers, starts, window_ms",
+    """
+INSERT INTO {schema}.mailbox AS m ({columns}) SELECT * FROM {batch} ORDER BY 1
 ON CONFLICT (agent_id) DO UPDATE SET workers = EXCLUDED.workers, starts = EXCLUDED.starts,
     window_ms = EXCLUDED.window_ms
-"""
-_STARTED = BatchTable("n", "agent_id, started")
-_NOTE_STARTS = f"""
-UPDATE {{schema}}.mailbox AS m SET started = n.started
-FROM {_STARTED} WHERE m.agent_id = n.agent_id
-"""
+""",
+)
+NOTE_STARTS = BatchStatement(
+    "agent_id, started",
+    """
+UPDATE {schema}.mailbox AS m SET started = n.started FROM {batch} WHERE m.agent_id = n.agent_id
+""",
+)
+"""Write what `LimitedAgent.written` gives; the mailboxes are locked."""
 # The heads of the queues, up to and including the request that stops each.
 _HEADS = f"""
 SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms, h.is_claimed, h.priority, h.position,
@@ -380,16 +354,18 @@ WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.priority DESC, h.position
 """
 # Of whoever claims, and of what has expired, too.
-_LEVELS = BatchTable("known", "agent_id, priority, floor")
-_LOWEST = f"""
-SELECT known.agent_id, known.priority, (
-    SELECT position FROM {{schema}}.request
-    WHERE target_agent_id = known.agent_id AND queued AND priority = known.priority
-        AND position >= known.floor
+LOWEST = BatchStatement(
+    "agent_id, priority, floor",
+    """
+SELECT n.agent_id, n.priority, (
+    SELECT position FROM {schema}.request
+    WHERE target_agent_id = n.agent_id AND queued AND priority = n.priority AND position >= n.floor
     ORDER BY position LIMIT 1
 )
-FROM {_LEVELS}
-"""
+FROM {batch}
+""",
+)
+"""Read agent, priority, and the lowest position from a floor on, or NULL."""
 
 # `rules.give_back_lapsed`: all claims of others in a queue, or none if one of them is live by now
 # or locked. It returns the agents of which it gave none back.
@@ -444,29 +420,35 @@ FROM taken WHERE r.request_id = taken.request_id
 RETURNING r.request_id, r.epoch, executions + (NOT taken.begins)::integer, source_agent_id,
     target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms, priority, retry
 """
-_CLAIMS = BatchTable("given", "request_id, epoch")
-_RENEW = f"""
+_RENEW = BatchStatement(
+    "request_id, epoch",
+    """
 WITH kept AS MATERIALIZED (
-    SELECT r.request_id FROM {{schema}}.request AS r JOIN {_CLAIMS} USING (request_id, epoch)
+    SELECT r.request_id, %b::bigint AS until_ms
+    FROM {schema}.request AS r JOIN {batch} USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
-UPDATE {{schema}}.request AS r SET lease_until_ms = %b::bigint FROM kept
+UPDATE {schema}.request AS r SET lease_until_ms = kept.until_ms FROM kept
 WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
-"""
-_RELEASED = BatchTable("given", "request_id, epoch, executions, not_before_ms, leaves_queue")
-_RELEASE = f"""
+""",
+)
+RELEASE = BatchStatement(
+    "request_id, epoch, executions, not_before_ms, leaves_queue",
+    """
 WITH kept AS MATERIALIZED (
-    SELECT r.request_id, given.executions, given.not_before_ms, given.leaves_queue
-    FROM {{schema}}.request AS r JOIN {_RELEASED} USING (request_id, epoch)
+    SELECT r.request_id, n.executions, n.not_before_ms, n.leaves_queue
+    FROM {schema}.request AS r JOIN {batch} USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
-UPDATE {{schema}}.request AS r
+UPDATE {schema}.request AS r
 SET state = CASE WHEN kept.leaves_queue THEN 'DELAYED' ELSE 'RECEIVED' END,
     position = CASE WHEN kept.leaves_queue THEN NULL ELSE r.position END,
     queued = NOT kept.leaves_queue, delayed = kept.leaves_queue, owner = NULL,
     lease_until_ms = NULL, not_before_ms = kept.not_before_ms, executions = kept.executions
 FROM kept WHERE r.request_id = kept.request_id
-"""
+""",
+)
+"""Give claims back."""
 _DELAYED_AGENTS = """
 SELECT DISTINCT target_agent_id FROM (
     SELECT target_agent_id FROM {schema}.request
@@ -478,7 +460,8 @@ SELECT {_OUTLINE} FROM {{schema}}.request
 WHERE delayed AND not_before_ms <= %b::bigint AND target_agent_id = ANY (%b)
 ORDER BY not_before_ms, request_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """
-_NEXT_DELAYED = "SELECT min(not_before_ms) FROM {schema}.request WHERE delayed"
+NEXT_DELAYED: Query = ("SELECT min(not_before_ms) FROM {schema}.request WHERE delayed", ())
+"""Read when the time of the next request comes, or NULL."""
 
 
 Floors = Sequence[int]
@@ -528,17 +511,7 @@ def limits_of(agents: Sequence[str]) -> Query:
 
 def set_limits(limits: Mapping[str, AgentLimits]) -> Query:
     """Set the limits of agents."""
-    return _SET_LIMITS, _LIMITED.of((name, *astuple(its)) for name, its in limits.items())
-
-
-def note_starts(started: Mapping[str, str]) -> Query:
-    """Write what `LimitedAgent.written` gives; the mailboxes are locked."""
-    return _NOTE_STARTS, _STARTED.of(started.items())
-
-
-def lowest(levels: Sequence[Level]) -> Query:
-    """Read agent, priority, and the lowest position from a floor on, or NULL."""
-    return _LOWEST, _LEVELS.of(levels)
+    return _SET_LIMITS.of((name, *astuple(its)) for name, its in limits.items())
 
 
 def give_back_lapsed(
@@ -562,18 +535,16 @@ def _queues(
     }
 
 
-def claim(
-    chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int, *, is_quiet: bool
-) -> Query:
+def claim(chosen: Sequence[Choice], claiming: Claiming, now_ms: int, *, is_quiet: bool) -> Query:
     """Claim what still may be claimed, with rows for `claim_of` in any order."""
     return _CLAIM, {
         "request_ids": texts([each[0] for each in chosen]),
         "epochs": numbers([each[1] for each in chosen]),
         "begins": flags([each[2] for each in chosen]),
         "numbers": numbers([each[3] for each in chosen]),
-        "owner": owner,
+        "owner": claiming.owner,
         "now": now_ms,
-        "until": until_ms,
+        "until": claiming.lease_until_ms,
         "is_quiet": is_quiet,
     }
 
@@ -587,12 +558,7 @@ def claim_of(row: Row) -> Claim:
 
 def renew(claims: Sequence[tuple[str, int]], until_ms: int) -> Query:
     """Extend leases; one row of request and epoch for each claim that still holds."""
-    return _RENEW, [*_CLAIMS.of(claims), until_ms]
-
-
-def release(releases: Sequence[Release]) -> Query:
-    """Give claims back."""
-    return _RELEASE, _RELEASED.of_records(releases)
+    return _RENEW.of(claims, until_ms)
 
 
 def delayed_agents(now_ms: int, limit: int) -> Query:
@@ -605,32 +571,31 @@ def lock_delayed(agents: Iterable[str], now_ms: int, limit: int) -> Query:
     return _LOCK_DELAYED, (now_ms, texts(agents), limit)
 
 
-def next_delayed() -> Query:
-    """Read when the time of the next request comes, or NULL."""
-    return _NEXT_DELAYED, ()
-
-
 # -- messages -------------------------------------------------------------------------------------
 
 _MESSAGES = f"SELECT {_MESSAGE} FROM {{schema}}.message WHERE message_id = ANY (%b)"
-_POSTED = BatchTable("n", _MESSAGE)
-_ADD_MESSAGES = f"""
-INSERT INTO {{schema}}.message ({_MESSAGE}) SELECT * FROM {_POSTED}
-ON CONFLICT DO NOTHING RETURNING true
+ADD_MESSAGES = BatchStatement(
+    _MESSAGE,
+    """
+INSERT INTO {schema}.message ({columns}) SELECT * FROM {batch} ON CONFLICT DO NOTHING RETURNING true
+""",
+)
+"""Enter messages that are not there; one row for each."""
+_RANGES = "source, target, low, high"
+_IN_RANGE = """
+WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
 """
-_RANGES = BatchTable("n", "source, target, low, high")
-_ACKNOWLEDGE = f"""
+_ACKNOWLEDGE = BatchStatement(
+    _RANGES,
+    f"""
 UPDATE {{schema}}.message SET state = 'ACKNOWLEDGED', payload = %b, next_attempt_at_ms = NULL
-FROM {_RANGES}
-WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
-    AND state = 'PENDING'
-RETURNING {_MESSAGE}
-"""
-_FORGET_TOMBSTONES = f"""
-DELETE FROM {{schema}}.message USING {_RANGES}
-WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
-    AND state = 'TOMBSTONE'
-"""
+FROM {{batch}} {_IN_RANGE} AND state = 'PENDING' RETURNING {_MESSAGE}
+""",
+)
+_FORGET_TOMBSTONES = BatchStatement(
+    _RANGES,
+    f"DELETE FROM {{schema}}.message USING {{batch}} {_IN_RANGE} AND state = 'TOMBSTONE'",
+)
 _LOCK_DUE = f"""
 SELECT {_MESSAGE}, (
     SELECT acked + 1 FROM {{schema}}.link AS l
@@ -639,13 +604,15 @@ SELECT {_MESSAGE}, (
 FROM {{schema}}.message AS m WHERE next_attempt_at_ms <= %b::bigint
 ORDER BY next_attempt_at_ms, message_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """
-_PLANNED = BatchTable("n", "message_id, state, attempts, next_attempt_at_ms")
-_PLAN = f"""
-UPDATE {{schema}}.message AS m
+_PLAN = BatchStatement(
+    "message_id, state, attempts, next_attempt_at_ms",
+    """
+UPDATE {schema}.message AS m
 SET state = n.state, attempts = n.attempts, next_attempt_at_ms = n.next_attempt_at_ms,
     payload = CASE n.state WHEN 'TOMBSTONE' THEN %b ELSE m.payload END
-FROM {_PLANNED} WHERE m.message_id = n.message_id
-"""
+FROM {batch} WHERE m.message_id = n.message_id
+""",
+)
 _HASTEN = """
 WITH page AS (
     SELECT message_id, source_agent_id, target_agent_id, seq FROM {schema}.message
@@ -670,7 +637,8 @@ SET state = coalesce(%b::text, state), payload = coalesce(%b::bytea, payload),
     next_attempt_at_ms = %b::bigint
 WHERE message_id = %b AND state <> 'ACKNOWLEDGED' RETURNING {_MESSAGE}
 """
-_NEXT_DUE = "SELECT min(next_attempt_at_ms) FROM {schema}.message"
+NEXT_DUE: Query = ("SELECT min(next_attempt_at_ms) FROM {schema}.message", ())
+"""Read when the next attempt of all is due, or NULL."""
 _OUTBOX = f"""
 SELECT {_MESSAGE} FROM {{schema}}.message
 WHERE source_agent_id = %b AND target_agent_id = %b AND state <> 'ACKNOWLEDGED'
@@ -711,19 +679,13 @@ def message(message_id: str) -> Query:
     return messages([message_id])
 
 
-def add_messages(records: Sequence[MessageRecord]) -> Query:
-    """Enter messages that are not there; one row for each."""
-    return _ADD_MESSAGES, _POSTED.of_records(records)
+def acknowledge(settled: Settled) -> list[Query]:
+    """Delete the tombstones among them, and acknowledge the messages that are pending.
 
-
-def acknowledge(settled: Settled) -> Query:
-    """Acknowledge the pending messages among them; rows for `records.message_of`."""
-    return _ACKNOWLEDGE, [VOID_PAYLOAD, *_ranges(settled)]
-
-
-def forget_tombstones(settled: Settled) -> Query:
-    """Delete the tombstones among them: their numbers need not be sent again."""
-    return _FORGET_TOMBSTONES, _ranges(settled)
+    Their numbers need not be sent again. The second query has rows for `records.message_of`.
+    """
+    ranges = [(*link, *ends) for link, ends in settled.items()]
+    return [_FORGET_TOMBSTONES.of(ranges), _ACKNOWLEDGE.of(ranges, VOID_PAYLOAD)]
 
 
 def lock_due(now_ms: int, limit: int) -> Query:
@@ -733,7 +695,7 @@ def lock_due(now_ms: int, limit: int) -> Query:
 
 def plan(records: Sequence[MessageRecord]) -> Query:
     """Write state, attempts and next attempt."""
-    return _PLAN, [VOID_PAYLOAD, *_PLANNED.of_records(records)]
+    return _PLAN.of_records(records, VOID_PAYLOAD)
 
 
 def hasten(targets: Sequence[str], at_ms: int, after: OutboxKey, limit: int) -> Query:
@@ -747,20 +709,11 @@ def reschedule(message_id: str, at_ms: int, *, give_up: bool = False) -> Query:
     return _RESCHEDULE, (*void, at_ms, message_id)
 
 
-def next_due() -> Query:
-    """Read when the next attempt of all is due, or NULL."""
-    return _NEXT_DUE, ()
-
-
 def messages_of(of: Link | MessageState, before_ms: int) -> Query:
     """Read the messages of a link that are not acknowledged, or those with a state."""
     if isinstance(of, MessageState):
         return _IN_STATE, (str(of), before_ms)
     return _OUTBOX, (*of, before_ms)
-
-
-def _ranges(settled: Settled) -> list[Array]:
-    return _RANGES.of((*link, *ends) for link, ends in settled.items())
 
 
 # -- others ---------------------------------------------------------------------------------------
@@ -770,6 +723,8 @@ _SERVER_SETTINGS = """
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
 """
+SERVER_SETTINGS: Query = (_SERVER_SETTINGS, ())
+"""Read the settings on which durability depends; rows of name and setting."""
 
 
 def notify(channel: str, payload: str) -> Query:
@@ -786,14 +741,8 @@ def purges(now_ms: int, limit: int) -> list[Query]:
     ]
 
 
-def server_settings() -> Query:
-    """Read the settings on which durability depends; rows of name and setting."""
-    return _SERVER_SETTINGS, ()
-
-
-def server_time() -> Query:
-    """Read the time of the database server, in ms since 1970."""
-    return "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ()
+SERVER_TIME: Query = ("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ())
+"""Read the time of the database server, in ms since 1970."""
 
 
 def _row_of(record: RequestRecord) -> list[object]:

@@ -9,15 +9,14 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from ....base.database.postgres import Query, Row, Transaction
+from ....base.database.postgres import Query, Row
 from ....errors import UsageError
 from ...ledger.submissions import SubmittedRequest, in_order
 from ...ledger.types import Appended, LedgerNews, OutgoingMessage
 from . import news
 from .arrays import BatchTable, numbers
-from .working_set import flush, load_to_append
+from .working_set import Work
 
-Tell = Callable[[LedgerNews], Sequence[Query]]
 Outgoing = Callable[[SubmittedRequest], OutgoingMessage]
 
 _COLUMNS = (
@@ -172,23 +171,19 @@ def target_of(request_id: str) -> Query:
 
 
 async def take_over(
-    transaction: Transaction,
-    incarnation: int,
-    seen: Sequence[SubmittedRequest],
-    outgoing: Outgoing,
-    tell: Tell,
+    work: Work, seen: Sequence[SubmittedRequest], outgoing: Outgoing
 ) -> list[tuple[OutgoingMessage, Appended] | None]:
     """Enter submissions and forget them; return None for each that another process has."""
-    [rows] = await transaction.ask((_TAKE, _GIVEN.of_records(seen)))
+    [rows] = await work.transaction.ask((_TAKE, _GIVEN.of_records(seen)))
     taken = in_order(seen, {number for (number,) in rows})
     messages = [outgoing(each) for each in taken]
-    unit = await load_to_append(transaction, incarnation, messages)
+    unit = await work.load_to_append(messages)
     entered = {
         each.number: (message, unit.append(message))
         for each, message in zip(taken, messages, strict=True)
     }
     if taken:
-        await transaction.ask((_FORGET, _GIVEN.of_records(taken)))
+        await work.transaction.ask((_FORGET, _GIVEN.of_records(taken)))
     queues = {each.target_agent_id for each in messages if each.local}
-    await flush(transaction, unit, tell(LedgerNews(sorted(queues))))
+    await work.flush(unit, LedgerNews(sorted(queues)))
     return [entered.get(each.number) for each in seen]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -13,13 +13,12 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.database.sqlite import SqliteDatabase
 from ....base.shown import Shown
-from ...ledger.types import Claimed, LedgerNews
+from ...ledger.types import Claimed, Claiming, LedgerNews
 from ...persistence import LeaseRenewer, StoreError
 from ..derived_operations import DerivedOperations, WithoutSubmissions
-from . import administration, schedules, schema
-from . import claims as claiming
-from . import messages as messaging
+from . import administration, claims, messages, schedules, schema
 from .ledger_clock import MachineClocks, read_clock, set_clock
+from .working_set import read_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,39 +26,17 @@ T = TypeVar("T")
 Method: TypeAlias = Callable[Concatenate["SqliteAACPPersistenceAdapter", P], Coroutine[Any, Any, T]]
 
 
-def _changing(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Method[P, T]:
-    """Return the method that performs an operation in a transaction."""
+def _performing(
+    operation: Callable[Concatenate[sqlite3.Connection, P], T], *, reads: bool = False
+) -> Method[P, T]:
+    """Return the method that performs an operation, which changes nothing if it only reads."""
 
     @wraps(operation)
     async def method(
         adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
     ) -> T:
-        return await adapter._perform(adapter._database.write, operation, *arguments, **named)
-
-    return method
-
-
-def _entering(operation: Callable[Concatenate[sqlite3.Connection, int, P], T]) -> Method[P, T]:
-    """Do the same with an operation that needs the incarnation of the ledger."""
-
-    @wraps(operation)
-    async def method(
-        adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
-    ) -> T:
-        write, incarnation = adapter._database.write, adapter.incarnation
-        return await adapter._perform(write, operation, incarnation, *arguments, **named)
-
-    return method
-
-
-def _asking(operation: Callable[Concatenate[sqlite3.Connection, P], T]) -> Method[P, T]:
-    """Do the same with an operation that changes nothing."""
-
-    @wraps(operation)
-    async def method(
-        adapter: SqliteAACPPersistenceAdapter, /, *arguments: P.args, **named: P.kwargs
-    ) -> T:
-        return await adapter._perform(adapter._database.read, operation, *arguments, **named)
+        access = adapter._database.read if reads else adapter._database.write
+        return await adapter._perform(access, operation, *arguments, **named)
 
     return method
 
@@ -150,10 +127,10 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     def _prepare(self, connection: sqlite3.Connection, alone: bool) -> None:
         schema.migrate(connection, self.path)
-        self.incarnation, self.uid = administration.get_names(connection)
+        self.incarnation, self.uid = read_names(connection)
         set_clock(connection, self._clocks, alone)
         if alone:
-            claiming.release_all(connection)
+            claims.release_all(connection)
 
     async def read_time(self) -> int:
         """See `AACPPersistenceAdapter`: a time that goes on whatever the wall clock does."""
@@ -166,45 +143,37 @@ class SqliteAACPPersistenceAdapter(DerivedOperations, WithoutSubmissions, Shown)
 
     # -- operations ---------------------------------------------------------------------------
 
-    async def claim(
-        self,
-        wanted: Mapping[str, int],
-        owner: str,
-        now_ms: int,
-        lease_until_ms: int,
-        idle: Collection[str] = (),
-    ) -> Claimed:
+    async def claim(self, claiming: Claiming, now_ms: int) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        write, claim = self._database.write, partial(claiming.claim, clocks=self._clocks)
-        return await self._perform(write, claim, wanted, owner, now_ms, lease_until_ms, idle)
+        claim = partial(claims.claim, clocks=self._clocks)
+        return await self._perform(self._database.write, claim, claiming, now_ms)
 
-    append = _entering(messaging.append)
-    receive = _entering(messaging.receive)
-    limit_agents = _changing(claiming.limit_agents)
-    queue_delayed = _entering(claiming.queue_delayed)
-    complete = _entering(claiming.complete)
-    renew = _changing(claiming.renew)
-    release = _changing(claiming.release)
-    take_due = _changing(messaging.take_due)
-    hasten = _changing(messaging.hasten)
-    reschedule = _changing(messaging.reschedule)
-    put_request_record = _changing(administration.put_request)
-    get_request_records = _changing(administration.get_requests)
-    get_message_record = _changing(messaging.get_message)
-    _mark = _changing(administration.mark)
-    get_last_sequence = _changing(messaging.get_last_seq)
-    purge_expired = _changing(administration.purge)
-    list_requests = _asking(administration.list_requests)
-    summarize_agents = _asking(administration.summarize)
-    measure_queues = _asking(administration.measure)
-    cancel = _entering(administration.cancel)
-    requeue = _entering(administration.requeue)
-    change_schedules = _changing(schedules.change_schedules)
-    list_schedules = _asking(schedules.list_schedules)
-    due_schedules = _asking(schedules.due_schedules)
-    enter_runs = _entering(schedules.enter_runs)
-    _read_messages = _asking(messaging.read_messages)
-    _change_link = _entering(messaging.change_link)
+    append = _performing(messages.append)
+    receive = _performing(messages.receive)
+    limit_agents = _performing(claims.limit_agents)
+    queue_delayed = _performing(claims.queue_delayed)
+    complete = _performing(claims.complete)
+    renew = _performing(claims.renew)
+    release = _performing(claims.release)
+    take_due = _performing(messages.take_due)
+    hasten = _performing(messages.hasten)
+    reschedule = _performing(messages.reschedule)
+    put_request_record = _performing(administration.put_request)
+    get_request_records = _performing(administration.get_requests)
+    get_message_record = _performing(messages.get_message)
+    _mark = _performing(administration.mark)
+    purge_expired = _performing(administration.purge)
+    list_requests = _performing(administration.list_requests, reads=True)
+    summarize_agents = _performing(administration.summarize, reads=True)
+    measure_queues = _performing(administration.measure, reads=True)
+    cancel = _performing(administration.cancel)
+    requeue = _performing(administration.requeue)
+    change_schedules = _performing(schedules.change_schedules)
+    list_schedules = _performing(schedules.list_schedules, reads=True)
+    due_schedules = _performing(schedules.due_schedules, reads=True)
+    enter_runs = _performing(schedules.enter_runs)
+    _read_messages = _performing(messages.read_messages, reads=True)
+    _change_link = _performing(messages.change_link)
 
 
 @define(eq=False, repr=False)

@@ -16,7 +16,7 @@ from ...ledger.administration import (
     summaries,
 )
 from ...ledger.rules import PURGE_BATCH
-from ...ledger.types import VOID_PAYLOAD, ClaimCompletion, RequestRecord, RequestState
+from ...ledger.types import VOID_PAYLOAD, ClaimCompletion, Ending, RequestRecord
 from .. import records
 from .ledger_clock import note_time
 from .working_set import (
@@ -25,16 +25,11 @@ from .working_set import (
     Row,
     flush,
     load,
-    read_links,
+    load_to_finish,
+    read_queues,
     read_requests,
     request_row,
 )
-
-
-def get_names(connection: sqlite3.Connection) -> tuple[int, str]:
-    """Return `incarnation` and `uid` of `AACPPersistenceAdapter`."""
-    incarnation, uid = connection.execute("SELECT series, uid FROM ledger").fetchone()
-    return int(incarnation), str(uid)
 
 
 def put_request(connection: sqlite3.Connection, request_id: str, record: RequestRecord) -> None:
@@ -50,9 +45,7 @@ def get_requests(connection: sqlite3.Connection, request_ids: Sequence[str]) -> 
 def mark(
     connection: sqlite3.Connection,
     request_id: str,
-    state: RequestState,
-    result: bytes | None,
-    error: bytes | None,
+    ending: Ending,
     now_ms: int,
     completion_ref: str | None,
 ) -> bool:
@@ -60,10 +53,10 @@ def mark(
     connection.execute(
         "UPDATE requests SET state = ?, result = ?, error = ?, completion_ref = ?,"
         " finished_at_ms = ? WHERE request_id = ? AND state = 'SENT'",
-        (state, result, error, completion_ref, now_ms, request_id),
+        (*ending, completion_ref, now_ms, request_id),
     )
     row = connection.execute("SELECT state FROM requests WHERE request_id = ?", (request_id,))
-    return bool(row.fetchone() == (state,))
+    return bool(row.fetchone() == (ending.state,))
 
 
 def purge(connection: sqlite3.Connection, now_ms: int) -> int:
@@ -147,20 +140,12 @@ def measure(connection: sqlite3.Connection, agent_ids: Sequence[str]) -> list[Ag
 
 def cancel(
     connection: sqlite3.Connection,
-    incarnation: int,
     cancellations: Sequence[ClaimCompletion],
     now_ms: int,
 ) -> list[Changed]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = load(connection, incarnation, request_ids=[each.request_id for each in cancellations])
-    answered = [record for record in unit.requests.values() if record.needs_response]
-    links = ((each.target_agent_id, each.source_agent_id) for each in answered)
-    unit.links.update(read_links(connection, links))
-    answers = []
-    for cancellation in cancellations:
-        changed = unit.cancel(cancellation, now_ms)
-        unit.answer_cancelled(changed, cancellation, now_ms)
-        answers.append(changed)
+    """See `AACPPersistenceAdapter`."""
+    unit = load_to_finish(connection, cancellations)
+    answers = unit.cancel_all(cancellations, now_ms)
     flush(connection, unit)
     connection.executemany(
         "UPDATE requests SET epoch = ? WHERE request_id = ?",
@@ -171,14 +156,13 @@ def cancel(
 
 def requeue(
     connection: sqlite3.Connection,
-    incarnation: int,
     request_ids: Sequence[str],
     expires_at_ms: int,
 ) -> list[Changed]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = load(connection, incarnation, request_ids=request_ids)
+    """See `AACPPersistenceAdapter`."""
+    unit = load(connection, request_ids=request_ids)
     agents = {record.target_agent_id for record in unit.requests.values()}
-    unit.queues.update(load(connection, incarnation, agents=agents).queues)
+    unit.queues.update(read_queues(connection, agents))
     answers = [unit.requeue(request_id, expires_at_ms) for request_id in request_ids]
     flush(connection, unit)
     connection.executemany(

@@ -21,7 +21,6 @@ from ...ledger.types import (
     Release,
     RequestRecord,
 )
-from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 from ..agent_queue import claim_for
 from .ledger_clock import MachineClocks, read_clock
@@ -32,8 +31,7 @@ from .working_set import (
     flush,
     ids_of,
     load,
-    read_links,
-    read_requests,
+    load_to_finish,
 )
 
 _FEW = 16
@@ -55,11 +53,8 @@ SELECT agent_id FROM queued WHERE agent_id IS NOT NULL
 
 def claim(
     connection: sqlite3.Connection,
-    wanted: Mapping[str, int],
-    owner: str,
+    claiming: Claiming,
     now_ms: int,
-    lease_until_ms: int,
-    idle: Collection[str] = (),
     *,
     clocks: MachineClocks,
 ) -> Claimed:
@@ -67,15 +62,13 @@ def claim(
     claimed = Claimed([])
     all_limited = _limited_agents(connection)
     time_ms = read_clock(connection, clocks) if all_limited else now_ms
-    if len(wanted) > _FEW:
+    agents: Collection[str] = claiming.wanted
+    if len(agents) > _FEW:
         queued = {agent_id for (agent_id,) in connection.execute(_WITH_A_QUEUE)}
-        wanted = {agent_id: most for agent_id, most in wanted.items() if agent_id in queued}
-    for agent_id, most in wanted.items():
+        agents = [agent_id for agent_id in agents if agent_id in queued]
+    for agent_id in agents:
         limited, queue = all_limited.get(agent_id), _Queue(connection, agent_id)
-        is_idle = agent_id in idle
-        taken = claim_for(
-            queue, limited, most, owner, now_ms, time_ms, lease_until_ms, is_idle, claimed
-        )
+        taken = claim_for(queue, limited, claiming, now_ms, time_ms, claimed)
         write_claims(connection, taken)
         if taken and limited is not None and limited.limits.starts:
             connection.execute(
@@ -171,10 +164,8 @@ def limit_agents(
     return before
 
 
-def queue_delayed(
-    connection: sqlite3.Connection, incarnation: int, now_ms: int, limit: int
-) -> Queued:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+def queue_delayed(connection: sqlite3.Connection, now_ms: int, limit: int) -> Queued:
+    """See `AACPPersistenceAdapter`."""
     rows = connection.execute(
         f"SELECT {OUTLINE} FROM requests WHERE state = 'DELAYED' AND not_before_ms <= ?"
         " ORDER BY not_before_ms, request_id LIMIT ?",
@@ -182,7 +173,7 @@ def queue_delayed(
     )
     due = list(map(records.request_of, rows))
     agents = sorted({record.target_agent_id for record in due})
-    unit = load(connection, incarnation, agents=agents)
+    unit = load(connection, agents=agents)
     unit.queue_delayed(due)
     flush(connection, unit)
     [next_at_ms] = connection.execute(
@@ -193,17 +184,11 @@ def queue_delayed(
 
 def complete(
     connection: sqlite3.Connection,
-    incarnation: int,
     completions: Sequence[ClaimCompletion],
     now_ms: int,
 ) -> list[Completed]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    request_ids = [each.request_id for each in completions]
-    requests = read_requests(connection, request_ids, OUTLINE)
-    unit = UnitOfWork(incarnation, requests=requests)
-    answered = [record for record in unit.requests.values() if record.needs_response]
-    links = ((each.target_agent_id, each.source_agent_id) for each in answered)
-    unit.links.update(read_links(connection, links))
+    """See `AACPPersistenceAdapter`."""
+    unit = load_to_finish(connection, completions, OUTLINE)
     completed = [unit.complete(completion, now_ms) for completion in completions]
     flush(connection, unit)
     agents = {each.record.target_agent_id for each in completed if each.record is not None}

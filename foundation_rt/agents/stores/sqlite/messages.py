@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...ledger.rules import retry
 from ...ledger.types import (
@@ -33,19 +34,18 @@ from .working_set import (
     ids_of,
     load,
     load_held,
-    read_link,
+    read_messages_by_id,
 )
 
 
 def append(
     connection: sqlite3.Connection,
-    incarnation: int,
     messages: Sequence[OutgoingMessage],
     now_ms: int,
     claiming: Claiming = NO_CLAIMING,
 ) -> list[Appended]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
-    unit = load(connection, incarnation, *touched_by(messages))
+    """See `AACPPersistenceAdapter`."""
+    unit = load(connection, *touched_by(messages))
     load_held(connection, unit, unit.releases_here(messages))
     unit.free = free_agents(connection, claiming)
     appended = unit.append_all(messages)
@@ -57,12 +57,11 @@ def append(
 
 def receive(
     connection: sqlite3.Connection,
-    incarnation: int,
     arrivals: Sequence[IncomingEnvelope],
     now_ms: int,
     ttl_ms: int,
 ) -> Received:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    """See `AACPPersistenceAdapter`."""
     envelopes = [incoming.envelope for incoming in arrivals]
     numbered = [each for each in envelopes if each.seq]
     there = [(each.source_agent_id, each.target_agent_id) for each in numbered]
@@ -70,7 +69,6 @@ def receive(
     back = [(each.target_agent_id, each.source_agent_id) for each in envelopes]
     unit = load(
         connection,
-        incarnation,
         links=[*there, *back],
         # Of RESPONSEs too: one may fill the gap for which a request waits.
         agents=[each.target_agent_id for each in numbered],
@@ -148,15 +146,15 @@ def reschedule(
 
 def change_link(
     connection: sqlite3.Connection,
-    incarnation: int,
     link: Link,
     message_id: str,
-    change: Callable[[UnitOfWork], None],
-) -> None:
-    """See `DerivedOperations`; the incarnation is that of this ledger."""
-    unit = load(connection, incarnation, [link], message_ids=[message_id])
-    change(unit)
+    change: Callable[[UnitOfWork], Any],
+) -> Any:
+    """See `DerivedOperations`."""
+    unit = load(connection, [link], message_ids=[message_id])
+    answer = change(unit)
     flush(connection, unit)
+    return answer
 
 
 def read_messages(
@@ -175,16 +173,4 @@ def read_messages(
 
 def get_message(connection: sqlite3.Connection, message_id: str) -> MessageRecord | None:
     """See `AACPPersistenceAdapter.get_message_record`."""
-    row = connection.execute(
-        f"SELECT {MESSAGE} FROM messages WHERE message_id = ?", (message_id,)
-    ).fetchone()
-    return None if row is None else records.message_of(row)
-
-
-# -- numbers --------------------------------------------------------------------------------------
-
-
-def get_last_seq(connection: sqlite3.Connection, source_agent_id: str, target_agent_id: str) -> int:
-    """See `AACPPersistenceAdapter.get_last_sequence`."""
-    state = read_link(connection, (source_agent_id, target_agent_id))
-    return 0 if state is None else state.last_seq
+    return read_messages_by_id(connection, [message_id]).get(message_id)

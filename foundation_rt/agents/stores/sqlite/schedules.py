@@ -62,16 +62,14 @@ def due_schedules(connection: sqlite3.Connection, now_ms: int, limit: int) -> Du
 
 
 def enter_runs(
-    connection: sqlite3.Connection, incarnation: int, advances: Sequence[Advance], now_ms: int
+    connection: sqlite3.Connection, advances: Sequence[Advance], now_ms: int
 ) -> list[EnteredRuns]:
-    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
+    """See `AACPPersistenceAdapter`."""
     known = _read(connection, {advance.name for advance in advances})
     made = advance_all(known, advances)
     _write(connection, known.values())
     return [
-        append(connection, incarnation, [message for _, message in advance.runs], now_ms)
-        if is_made
-        else None
+        append(connection, [message for _, message in advance.runs], now_ms) if is_made else None
         for advance, is_made in zip(advances, made, strict=True)
     ]
 

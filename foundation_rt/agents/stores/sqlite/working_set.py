@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import orjson
 
 from ...ledger.session_manager import LinkState
-from ...ledger.types import VOID_PAYLOAD, Link, MessageRecord, MessageState, RequestRecord
+from ...ledger.types import (
+    VOID_PAYLOAD,
+    ClaimCompletion,
+    Link,
+    MessageRecord,
+    RequestRecord,
+)
 from ...ledger.unit_of_work import UnitOfWork
 from .. import records
 
@@ -100,19 +106,6 @@ def read_requests(
     return {row[0]: records.request_of(row) for row in rows}
 
 
-def read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
-    """Return both ends of a link, if there is one."""
-    row = connection.execute(
-        "SELECT last_seq, acked, contiguous, ahead, series FROM links"
-        " WHERE source_agent_id = ? AND target_agent_id = ?",
-        link,
-    ).fetchone()
-    if row is None:
-        return None
-    last_seq, acked, received_up_to, out_of_order, incarnation = row
-    return LinkState(last_seq, acked, received_up_to, set(orjson.loads(out_of_order)), incarnation)
-
-
 def link_row(link: Link, state: LinkState) -> Row:
     """Return the values of the columns of a link."""
     out_of_order = orjson.dumps(sorted(state.out_of_order)).decode()
@@ -128,7 +121,6 @@ def link_row(link: Link, state: LinkState) -> Row:
 
 def load(
     connection: sqlite3.Connection,
-    incarnation: int,
     links: Iterable[Link] = (),
     agents: Iterable[str] = (),
     request_ids: Iterable[str] = (),
@@ -136,21 +128,46 @@ def load(
 ) -> UnitOfWork:
     """Read those of the links, queues, requests and messages that are there."""
     return UnitOfWork(
-        incarnation,
-        links=read_links(connection, links),
-        queues=_read_queues(connection, set(agents)),
+        read_names(connection)[0],
+        links=_read_links(connection, links),
+        queues=read_queues(connection, set(agents)),
         requests=read_requests(connection, request_ids),
-        messages=_read_messages(connection, list(message_ids)),
+        messages=read_messages_by_id(connection, list(message_ids)),
     )
 
 
-def read_links(connection: sqlite3.Connection, links: Iterable[Link]) -> dict[Link, LinkState]:
-    """Return both ends of these links, as far as there are any."""
-    found = ((link, read_link(connection, link)) for link in set(links))
-    return {link: state for link, state in found if state is not None}
+def load_to_finish(
+    connection: sqlite3.Connection, ends: Iterable[ClaimCompletion], columns: str = REQUEST
+) -> UnitOfWork:
+    """Read the requests that get outcomes, and the links of their RESPONSEs."""
+    requests = read_requests(connection, [each.request_id for each in ends], columns)
+    answered = [record for record in requests.values() if record.needs_response]
+    links = [(record.target_agent_id, record.source_agent_id) for record in answered]
+    return UnitOfWork(
+        read_names(connection)[0], links=_read_links(connection, links), requests=requests
+    )
 
 
-def _read_queues(connection: sqlite3.Connection, agents: set[str]) -> dict[str, int]:
+def read_names(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Return `incarnation` and `uid` of `AACPPersistenceAdapter`."""
+    incarnation, uid = connection.execute("SELECT series, uid FROM ledger").fetchone()
+    return int(incarnation), str(uid)
+
+
+def _read_links(connection: sqlite3.Connection, links: Iterable[Link]) -> dict[Link, LinkState]:
+    read = (
+        "SELECT last_seq, acked, contiguous, ahead, series FROM links"
+        " WHERE source_agent_id = ? AND target_agent_id = ?"
+    )
+    found = {}
+    for link in set(links):
+        for last_seq, acked, up_to, out_of_order, incarnation in connection.execute(read, link):
+            received = set(orjson.loads(out_of_order))
+            found[link] = LinkState(last_seq, acked, up_to, received, incarnation)
+    return found
+
+
+def read_queues(connection: sqlite3.Connection, agents: Collection[str]) -> dict[str, int]:
     """Return the last position of each queue; the file has one counter for them all."""
     if not agents:
         return {}
@@ -158,7 +175,10 @@ def _read_queues(connection: sqlite3.Connection, agents: set[str]) -> dict[str, 
     return dict.fromkeys(agents, last)
 
 
-def _read_messages(connection: sqlite3.Connection, ids: list[str]) -> dict[str, MessageRecord]:
+def read_messages_by_id(
+    connection: sqlite3.Connection, ids: Sequence[str]
+) -> dict[str, MessageRecord]:
+    """Return the messages of these ids that are there."""
     if not ids:
         return {}
     rows = connection.execute(
@@ -212,15 +232,8 @@ def _acknowledge(
     # A tombstone is deleted when its number is acknowledged (AACP-14).
     connection.execute(f"DELETE FROM messages {where} AND state = 'TOMBSTONE'", values)
     rows = connection.execute(
-        f"SELECT {MESSAGE} FROM messages {where} ORDER BY seq", values
-    ).fetchall()
-    connection.execute(
         "UPDATE messages SET state = 'ACKNOWLEDGED', payload = ?, next_attempt_at_ms = NULL"
-        f" {where}",
+        f" {where} RETURNING {MESSAGE}",
         (VOID_PAYLOAD, *values),
     )
-    messages = [records.message_of(row) for row in rows]
-    for message in messages:
-        message.state = MessageState.ACKNOWLEDGED
-        message.payload, message.next_attempt_at_ms = VOID_PAYLOAD, None
-    return messages
+    return sorted(map(records.message_of, rows), key=lambda message: message.seq)
