@@ -94,6 +94,7 @@ def create_task_server(
             return await services.store.count_jobs()
 
         services.observation.metrics = TaskServerMetrics(server, count_jobs)
+    services.translate_database_errors()
     register_tools(services)
     register_resources(services)
     register_prompts(services)
@@ -188,7 +189,6 @@ async def check_tables(settings: TaskServerSettings) -> None:
 
 
 def _default_path() -> Path:
-
     return user_folder("data") / "foundation-rt" / "tasks.db"
 
 

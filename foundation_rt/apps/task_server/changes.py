@@ -16,15 +16,15 @@ from attrs import define, field
 from ...base.database.errors import DatabaseError
 from ...errors import ErrorCode, ToolError
 from ...features.completions.registry import Completion
-from ...features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
+from .services import READ_SCOPE
 from .store import Change
 from .tools.lists import summary_to_wire
-from .tools.task_tool import MAX_ID, READ_SCOPE
+from .validation import MAX_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...features.context import SessionLog, ToolContext
+    from ...features.context import SessionLog
     from ...server import Server
     from .jobs import Job
     from .services import Services
@@ -247,68 +247,39 @@ STATISTICS = "db://stats"
 TASK_PREFIX = "task://"
 ONE_TASK = "task://{id}"
 
-_JSON = "application/json"
 _COMPLETIONS = 100
 
 
 def register_resources(services: Services) -> None:
     """Register the resources, and the completion of the ids of tasks (TASKS-36)."""
     server, most = services.server, services.settings.resource_max_tasks
+    options: Any = {"mime_type": "application/json", "scopes": (READ_SCOPE,)}
+    first = f"The first {most} tasks by id, as an array."
 
-    async def all_tasks(arguments: dict[str, Any], context: ToolContext) -> list[dict[str, Any]]:
+    @server.resource(ALL_TASKS, name="all-tasks", title="All tasks", description=first, **options)
+    async def all_tasks() -> list[dict[str, Any]]:
         from .queries import TaskFilter, TaskQuery
 
         page = await services.store.list_tasks(TaskQuery(TaskFilter(), limit=most, count=False))
         return [task.to_wire() for task in page.tasks]
 
-    async def one_task(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        number = _read_id(arguments["id"])
-        task = await services.store.get_task(number) if number <= MAX_ID else None
-        if task is None:
-            raise ToolError(ErrorCode.NOT_FOUND, "There is no such task.")
-        return task.to_wire()
-
-    async def figures(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    @server.resource(STATISTICS, name="statistics", title="Statistics", **options)
+    async def statistics() -> dict[str, Any]:
+        """The number of tasks by status, their due dates, and the unfinished jobs."""  # noqa: D401
         return summary_to_wire(await services.store.summarize())
 
-    async def complete(arguments: dict[str, Any], context: ToolContext) -> Completion:
-        return await _complete_id(services, arguments["value"])
+    @server.resource(ONE_TASK, name="task", title="One task", **options)
+    async def task(id: str) -> dict[str, Any]:
+        """A task by its id."""  # noqa: D401
+        number = _read_id(id)
+        found = await services.store.get_task(number) if number <= MAX_ID else None
+        if found is None:
+            raise ToolError(ErrorCode.NOT_FOUND, "There is no such task.")
+        return found.to_wire()
 
-    options: Any = {"scopes": (READ_SCOPE,)}
-    server.register_resource(
-        ResourceDefinition(
-            uri=ALL_TASKS,
-            name="all-tasks",
-            title="All tasks",
-            description=f"The first {most} tasks by id, as an array.",
-            mime_type=_JSON,
-        ),
-        services.guard(all_tasks),
-        **options,
-    )
-    server.register_resource(
-        ResourceDefinition(
-            uri=STATISTICS,
-            name="statistics",
-            title="Statistics",
-            description="The number of tasks by status, their due dates, and the unfinished jobs.",
-            mime_type=_JSON,
-        ),
-        services.guard(figures),
-        **options,
-    )
-    server.register_resource_template(
-        ResourceTemplateDefinition(
-            uri_template=ONE_TASK,
-            name="task",
-            title="One task",
-            description="A task by its id.",
-            mime_type=_JSON,
-        ),
-        services.guard(one_task),
-        **options,
-    )
-    server.register_completion(ONE_TASK, "id", services.guard(complete))
+    @server.completion(ONE_TASK, "id")
+    async def complete(begun: str) -> Completion:
+        return await _complete_id(services, begun)
 
 
 def _read_id(text: str) -> int:

@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ...errors import ErrorCode, ToolError
-from ...features.prompts.registry import PromptArgument, PromptDefinition
-from .tasks import PRIORITIES, STATUSES
-from .tools.task_tool import READ_SCOPE
+from ...features.signatures.constraints import Constraints
+from .services import READ_SCOPE
+from .tasks import PRIORITIES, STATUSES, TaskStatus
+from .validation import NOT_BLANK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ...features.context import ToolContext
     from .queries import Summary
     from .services import Services
 
-FORMATS = ("brief", "detailed")
-
-_MAX_DESCRIPTION = 20_000
+Description = Annotated[str, Constraints(max_length=20_000, pattern=NOT_BLANK)]
 
 
 def register_prompts(services: Services) -> None:
-    """Register the prompts, and the completion of their arguments (TASKS-38)."""
-    for definition, write, choices in _PROMPTS:
-        if write is _write_creation and services.settings.read_only:
-            continue
-        handler = services.guard(_handler(services, write))
-        services.server.register_prompt(definition, handler, scopes=(READ_SCOPE,))
-        for argument, values in choices.items():
-            services.server.register_completion(
-                definition.name, argument, _completer(values), inline=True
-            )
+    """Register the prompts (TASKS-38)."""
+    server = services.server
+    options: Any = {"scopes": (READ_SCOPE,)}
 
+    async def create(description: Description) -> str:
+        """Turn a description in plain words into stored tasks.
 
-def _handler(services: Services, write: Callable[[dict[str, str], Summary], str]) -> Any:
-    async def get(arguments: dict[str, Any], context: ToolContext) -> str:
-        return write(arguments, await services.store.summarize())
-
-    return get
-
-
-def _completer(values: Sequence[str]) -> Callable[[dict[str, Any], ToolContext], list[str]]:
-    def complete(arguments: dict[str, Any], context: ToolContext) -> list[str]:
-        begun = arguments["value"].casefold()
-        return [value for value in values if value.casefold().startswith(begun)]
-
-    return complete
-
-
-def _write_creation(arguments: dict[str, str], summary: Summary) -> str:
-    description = arguments["description"]
-    if not description.strip() or len(description) > _MAX_DESCRIPTION:
-        raise _refusal(f"description must be a text of 1 to {_MAX_DESCRIPTION} characters")
-    return f"""\
+        Args:
+            description: What is to be done.
+        """
+        return f"""\
 Turn the description below into tasks, and store them with one call of the tool mcp-tasks.
 
 Each task has a `title` (what is to be done, at most 255 characters). Where the description \
@@ -61,20 +35,28 @@ says so, it also has a `description`, a `dueDate` (YYYY-MM-DD), a `project` and 
 ({", ".join(PRIORITIES)}). Make one task of each piece of work that one person can finish. Give a \
 `requestKey`, so that the call can be repeated safely, and `waitMs` 5000.
 
-{_figures(summary)}
+{_figures(await services.store.summarize())}
 
 Description:
 {description}"""
 
+    if not services.settings.read_only:
+        title = "Create tasks from a description"
+        server.prompt("create-tasks-from-description", title=title, **options)(create)
 
-def _write_summary(arguments: dict[str, str], summary: Summary) -> str:
-    status = arguments.get("status", "")
-    if status and status not in STATUSES:
-        raise _refusal(f"status must be one of {', '.join(STATUSES)}")
-    which = f"the tasks with the status {status}" if status else "the tasks of each status"
-    condition = f"`status` {status}" if status else "each `status` in turn"
-    count = f"There are {summary.count_by_status[status]} of them.\n\n" if status else ""
-    return f"""\
+    @server.prompt("summarize-tasks-by-status", title="Summarize tasks by status", **options)
+    async def summarize(status: TaskStatus | None = None) -> str:
+        """Summarize the stored tasks, of all statuses or of one.
+
+        Args:
+            status: One of TODO, IN_PROGRESS, DONE.
+        """
+        summary = await services.store.summarize()
+        which, condition, count = "the tasks of each status", "each `status` in turn", ""
+        if status is not None:
+            which, condition = f"the tasks with the status {status}", f"`status` {status}"
+            count = f"There are {summary.count_by_status[status]} of them.\n\n"
+        return f"""\
 Summarize {which} for a person in a hurry: what they are about, what is overdue, what to do next.
 
 {count}{_figures(summary)}
@@ -82,13 +64,16 @@ Summarize {which} for a person in a hurry: what they are about, what is overdue,
 Read the tasks with the tool mcp-tasks-list ({condition}, `sort` dueDate), as far as you need \
 them."""
 
+    @server.prompt("task-report-template", title="Task report", **options)
+    async def report(format: Literal["brief", "detailed"] = "brief") -> str:
+        """Write a report about the stored tasks.
 
-def _write_report(arguments: dict[str, str], summary: Summary) -> str:
-    wanted = arguments.get("format") or FORMATS[0]
-    if wanted not in FORMATS:
-        raise _refusal(f"format must be one of {', '.join(FORMATS)}")
-    parts = _BRIEF if wanted == FORMATS[0] else _DETAILED
-    return f"Write a {wanted} report about the tasks.\n\n{_figures(summary)}\n\n{parts}"
+        Args:
+            format: brief (default) or detailed.
+        """
+        figures = _figures(await services.store.summarize())
+        parts = _BRIEF if format == "brief" else _DETAILED
+        return f"Write a {format} report about the tasks.\n\n{figures}\n\n{parts}"
 
 
 _BRIEF = """\
@@ -116,45 +101,3 @@ def _figures(summary: Summary) -> str:
         unfinished = summary.jobs_pending + summary.jobs_running
         lines.append(f"{unfinished} jobs are still storing tasks.")
     return " ".join(lines)
-
-
-def _refusal(message: str) -> ToolError:
-    return ToolError(ErrorCode.INVALID_ARGUMENT, f"The argument {message}.")
-
-
-_PROMPTS: tuple[
-    tuple[PromptDefinition, Callable[[dict[str, str], Summary], str], dict[str, Sequence[str]]], ...
-] = (
-    (
-        PromptDefinition(
-            "create-tasks-from-description",
-            title="Create tasks from a description",
-            description="Turn a description in plain words into stored tasks.",
-            arguments=(
-                PromptArgument("description", description="What is to be done.", required=True),
-            ),
-        ),
-        _write_creation,
-        {},
-    ),
-    (
-        PromptDefinition(
-            "summarize-tasks-by-status",
-            title="Summarize tasks by status",
-            description="Summarize the stored tasks, of all statuses or of one.",
-            arguments=(PromptArgument("status", description="One of TODO, IN_PROGRESS, DONE."),),
-        ),
-        _write_summary,
-        {"status": STATUSES},
-    ),
-    (
-        PromptDefinition(
-            "task-report-template",
-            title="Task report",
-            description="Write a report about the stored tasks.",
-            arguments=(PromptArgument("format", description="brief (default) or detailed."),),
-        ),
-        _write_report,
-        {"format": FORMATS},
-    ),
-)

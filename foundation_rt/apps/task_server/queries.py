@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from .tasks import SortKey, Task, TaskStatus
 
@@ -38,6 +38,12 @@ class TaskFilter:
     due_before: str | None = None
     due_after: str | None = None
     updated_after: str | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether the counts say how many tasks meet the conditions."""
+        others = evolve(self, status=None, project=None, due_before=None, due_after=None)
+        return others == TaskFilter()
 
 
 @frozen

@@ -5,7 +5,7 @@ Errors of the database reach clients as errors of tools: never SQL, never an add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -18,9 +18,13 @@ from ...base.database.errors import (
     DatabaseUnavailableError,
 )
 from ...errors import ErrorCode, ToolError
+from ...kernel.registry.tool_definition import ToolDefinition
+from ...protocol.tool_annotations import ToolAnnotations
+from .validation import closed_object
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
+    from ...kernel.invocation import Invocation
     from ...server import Server
     from .changes import JobLogs, JobWaiters
     from .observation import Observation
@@ -63,17 +67,80 @@ class Services:
         if self.workers is not None:
             self.workers.wake()
 
-    def guard(self, handler: Handler) -> Handler:
-        """Return `handler` with errors of the database turned into tool errors (TASKS-14)."""
+    def translate_database_errors(self) -> None:
+        """Have every handler raise a `ToolError` for an error of the database (TASKS-14)."""
 
-        async def guarded(arguments: dict[str, Any], context: ToolContext) -> Any:
+        @self.server.middleware
+        async def translate(call: Invocation, proceed: Callable[[], Awaitable[Any]]) -> Any:
             try:
-                return await handler(arguments, context)
+                return await proceed()
             except DatabaseError as error:
-                self.observation.database_failed(error, context.correlation_id)
+                self.observation.database_failed(error, call.correlation_id)
                 raise to_tool_error(error) from error
 
-        return guarded
+    def tool(
+        self,
+        name: str,
+        title: str,
+        arguments: Mapping[str, Any],
+        answer: Mapping[str, Any],
+        example: Mapping[str, Any] | None = None,
+        *,
+        required: Sequence[str] = (),
+        writes: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+        waits: bool = False,
+        description: str | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Make a tool of a handler; of a read-only server only if it changes nothing (TASKS-04).
+
+        Args:
+            name: for programs.
+            title: for people.
+            arguments: the schema of each argument.
+            answer: the schema of the answer.
+            example: arguments of a call that makes sense.
+            required: the arguments without a default.
+            writes: it changes tasks.
+            destructive: it deletes or overwrites.
+            idempotent: a second call with the same arguments changes nothing more.
+            waits: it has `waitMs`.
+            description: for the model; by default the docstring of the handler.
+        """
+
+        def register(handler: Handler) -> Handler:
+            if writes and self.settings.read_only:
+                return handler
+            definition = ToolDefinition(
+                name,
+                description or " ".join((handler.__doc__ or "").split()),
+                {**closed_object(arguments, required), "examples": [example or {}]},
+                title=title,
+                output_schema=answer,
+                annotations=ToolAnnotations(
+                    read_only=not writes,
+                    destructive=destructive,
+                    idempotent=idempotent or not writes,
+                    open_world=False,
+                ),
+            )
+            options: Any = {"scopes": (WRITE_SCOPE if writes else READ_SCOPE,)}
+            self.server.register(definition, handler, **options, **(_WAITS if waits else {}))
+            return handler
+
+        return register
+
+
+READ_SCOPE = "tasks:read"
+WRITE_SCOPE = "tasks:write"
+
+_WAITS: Any = {
+    "timeout_ms": 60_000,  # the longest wait, and what comes before and after it
+    "task": "optional",
+    "task_after_ms": 2_000,
+}
+"""The options of a tool that has `waitMs`: a call of it may become a task (TASKS-23)."""
 
 
 def principal_of(context: ToolContext) -> str:

@@ -113,6 +113,29 @@ class TaskUpdate:
     lease_seconds: int | None = None
 
 
+def check_versions(updates: Sequence[TaskUpdate], versions: Mapping[int, int]) -> None:
+    """Raise unless all the tasks exist and have the versions that the updates expect.
+
+    Args:
+        updates: of these tasks.
+        versions: of those that exist, by id.
+
+    Raises:
+        TasksNotFoundError: some do not exist.
+        VersionConflictError: some have other versions.
+    """
+    missing = sorted(each.id for each in updates if each.id not in versions)
+    if missing:
+        raise TasksNotFoundError(missing)
+    others = {
+        each.id: versions[each.id]
+        for each in updates
+        if each.if_version not in (None, versions[each.id])
+    }
+    if others:
+        raise VersionConflictError(others)
+
+
 @frozen
 class Deletion:
     """The result of `TaskServerStore.delete_tasks`.

@@ -66,9 +66,76 @@ def date(description: str) -> dict[str, Any]:
     }
 
 
+def closed_object(
+    properties: Mapping[str, Any], required: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the schema of an object without other members; all are required by default."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [*(properties if required is None else required)],
+        "additionalProperties": False,
+    }
+
+
+def array(items: Mapping[str, Any], description: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return the schema of an array; one with a description is an argument, and not empty."""
+    if description is None:
+        return {"type": "array", "items": items}
+    return {"type": "array", "minItems": 1, "items": items, "description": description, **more}
+
+
+def integer(description: str, minimum: int, maximum: int, **more: Any) -> dict[str, Any]:
+    """Return the schema of a whole number."""
+    return {
+        "type": "integer",
+        "minimum": minimum,
+        "maximum": maximum,
+        "description": description,
+        **more,
+    }
+
+
+def nullable(kind: str) -> dict[str, Any]:
+    """Return the schema of an answer's member that may be unknown."""
+    return or_null({"type": kind})
+
+
+def uuid(description: str) -> dict[str, Any]:
+    """Return the schema of the id of a job."""
+    return {"type": "string", "format": "uuid", "description": description}
+
+
 def choice(names: Sequence[str], description: str, **more: Any) -> dict[str, Any]:
     """Return the schema of one of a few words."""
     return {"type": "string", "enum": [*names], "description": description, **more}
+
+
+MAX_ID = 2**53 - 1
+"""The largest id that every client can write."""
+
+TASK_ID = integer("The id of a task.", 1, MAX_ID)
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+BOOLEAN = {"type": "boolean"}
+
+STORED_TASK: dict[str, Any] = {
+    "id": INTEGER,
+    "title": STRING,
+    "description": nullable("string"),
+    "status": STRING,
+    "dueDate": nullable("string"),
+    "project": STRING,
+    "priority": STRING,
+    "version": INTEGER,
+    "claimedBy": nullable("string"),
+    "claimExpiresAt": nullable("string"),
+    "jobId": STRING,
+    "createdBy": STRING,
+    "createdAt": STRING,
+    "updatedAt": STRING,
+}
+"""The members of a stored task, as answers have them."""
 
 
 def task_schema() -> dict[str, Any]:
@@ -152,6 +219,20 @@ MEMBERS = frozenset(_COLUMNS)
 """The members of a task that clients set."""
 
 
-def invalid(message: str, reason: str, **details: Any) -> ToolError:
-    """Return the error of arguments that the schema allows and the tool does not."""
-    return ToolError(ErrorCode.INVALID_ARGUMENT, message, {"reason": reason, **details})
+def refuse(
+    path: str, problem: str, reason: str, message: str | None = None, **details: Any
+) -> ToolError:
+    """Return the error of an argument that the schema allows and the tool does not (TASKS-13).
+
+    Args:
+        path: a JSON pointer into the arguments; empty for all of them.
+        problem: follows the name of what is wrong.
+        reason: for programs.
+        message: by default the path and the problem.
+        details: more of them.
+    """
+    return ToolError(
+        ErrorCode.INVALID_ARGUMENT,
+        message or f"Invalid arguments: {path or 'the arguments'} {problem}.",
+        {"reason": reason, **details, "errors": [{"path": path, "message": problem}]},
+    )

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .about import about_tools
-from .batches import batch_tools
-from .changes import change_tools
-from .lists import list_tools
-from .task_tool import register_tool
+from .about import add_about_tools
+from .batches import add_batch_tools
+from .changes import add_change_tools
+from .lists import add_list_tools
 
 if TYPE_CHECKING:
     from ..services import Services
 
 
 def register_tools(services: Services) -> None:
-    """Register all tools; of a read-only server those that change nothing (TASKS-04)."""
-    for make in (batch_tools, list_tools, change_tools, about_tools):
-        for tool in make(services):
-            if not (tool.writes and services.settings.read_only):
-                register_tool(services, tool)
+    """Register all tools."""
+    for add in (add_batch_tools, add_list_tools, add_change_tools, add_about_tools):
+        add(services)

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import ErrorCode, ToolError
-from ..validation import DIALECT, task_schema
-from .task_tool import STRING, TaskTool, closed_object
+from ..validation import DIALECT, STRING, array, closed_object, task_schema
 
 if TYPE_CHECKING:
     from ....features.context import ToolContext
@@ -16,27 +15,49 @@ if TYPE_CHECKING:
     from ..services import Services
 
 
-def about_tools(services: Services) -> list[TaskTool]:
-    """Return the tools that explain the others."""
-    return [_schema_tool(), _help_tool(services)]
+def add_about_tools(services: Services) -> None:
+    """Add the tools that explain the others."""
+    texts = array(STRING)
+    shown = ("name", "title", "description", "usage")
 
-
-def _schema_tool() -> TaskTool:
-    async def schema(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return {"$schema": DIALECT, **task_schema()}
-
-    return TaskTool(
+    @services.tool(
         "mcp-schema-tasks",
         "Schema of a task",
-        "Return the JSON Schema of a task as mcp-tasks takes it.",
         {},
-        schema,
         {
             "type": "object",
             "properties": {"$schema": STRING, "type": STRING, "properties": {"type": "object"}},
             "required": ["$schema", "type", "properties"],
         },
     )
+    async def schema(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Return the JSON Schema of a task as mcp-tasks takes it."""
+        return {"$schema": DIALECT, **task_schema()}
+
+    @services.tool(
+        "mcp-help",
+        "Help",
+        {"tool": {**STRING, "minLength": 1, "maxLength": 256, "description": "Only this tool."}},
+        closed_object(
+            {
+                "server": STRING,
+                "version": STRING,
+                "protocolRevisions": texts,
+                "tools": array(
+                    closed_object({**dict.fromkeys(shown, STRING), "example": {"type": "object"}})
+                ),
+                "workflow": texts,
+                "tips": texts,
+            }
+        ),
+        {"tool": "mcp-tasks-list"},
+    )
+    async def show(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Explain the tools of this server, and the way to work with them.
+
+        Each has its usage and an example.
+        """
+        return _help(services, arguments.get("tool"), context)
 
 
 _TOOL_NAME = re.compile(r"mcp(?:-[a-z]+)+")
@@ -62,48 +83,6 @@ TIPS = (
     " requestKey: nothing is stored twice.",
     "Subscribe to task://all, db://stats or task://{id} to be told of changes.",
 )
-
-
-def _help_tool(services: Services) -> TaskTool:
-    async def show(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return _help(services, arguments.get("tool"), context)
-
-    tool = closed_object(
-        {
-            "name": STRING,
-            "title": STRING,
-            "description": STRING,
-            "usage": STRING,
-            "example": {"type": "object"},
-        }
-    )
-    texts = {"type": "array", "items": STRING}
-    return TaskTool(
-        "mcp-help",
-        "Help",
-        "Explain the tools of this server, each with its usage and an example, and the way to work"
-        " with them.",
-        {
-            "tool": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 256,
-                "description": "Only this tool.",
-            }
-        },
-        show,
-        closed_object(
-            {
-                "server": STRING,
-                "version": STRING,
-                "protocolRevisions": texts,
-                "tools": {"type": "array", "items": tool},
-                "workflow": texts,
-                "tips": texts,
-            }
-        ),
-        {"tool": "mcp-tasks-list"},
-    )
 
 
 def _help(services: Services, name: str | None, context: ToolContext) -> dict[str, Any]:

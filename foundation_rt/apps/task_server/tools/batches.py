@@ -8,10 +8,12 @@ appears in between is refused as well.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import os
 import stat
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,47 +22,51 @@ import orjson
 from ....base.files import open_below, path_below
 from ....errors import ErrorCode, ToolError
 from ..services import RETRY_AFTER_MS, principal_of, quota_exceeded
+from ..store import Change
 from ..validation import (
-    MAX_REQUEST_KEY,
-    WITHOUT_NUL,
-    encode_payload,
-    invalid,
-    read_tasks,
-    task_schema,
-)
-from .task_tool import (
     BOOLEAN,
     INTEGER,
-    MAX_WAIT_MS,
+    MAX_REQUEST_KEY,
     STRING,
-    TaskTool,
+    WITHOUT_NUL,
+    array,
     closed_object,
+    encode_payload,
     integer,
     nullable,
+    read_tasks,
+    refuse,
+    task_schema,
     uuid,
 )
 
 if TYPE_CHECKING:
     from ....features.context import ToolContext
-    from ..jobs import Job, NewJob, Submission
+    from ..jobs import Job, Submission
     from ..services import Services
 
 
 _MAX_PATH = 4_096
+_MAX_WAIT_MS = 25_000
 
-_REQUEST_KEY = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": MAX_REQUEST_KEY,
-    "pattern": WITHOUT_NUL,
-    "description": (
-        "A key of your choice. A call that is repeated with the same key and the same tasks is the"
-        " same job: nothing is stored twice. Use it whenever a call may have to be repeated."
+_OPTIONS = {
+    "requestKey": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_REQUEST_KEY,
+        "pattern": WITHOUT_NUL,
+        "description": (
+            "A key of your choice. A call that is repeated with the same key and the same tasks is"
+            " the same job: nothing is stored twice. Use it whenever a call may have to be"
+            " repeated."
+        ),
+    },
+    "waitMs": integer(
+        "How long to wait for the end of the job, in ms; 0 returns at once.",
+        *(0, _MAX_WAIT_MS),
+        default=0,
     ),
 }
-_WAIT_MS = integer(
-    "How long to wait for the end of the job, in ms; 0 returns at once.", 0, MAX_WAIT_MS, default=0
-)
 
 _JOB: dict[str, Any] = {
     "jobId": STRING,
@@ -86,38 +92,16 @@ _SUBMISSION: dict[str, Any] = {
 }
 
 
-def batch_tools(services: Services) -> list[TaskTool]:
-    """Return the tools that submit jobs and look at them."""
-    return [_tasks_tool(services), _file_tool(services), _status_tool(services)]
-
-
-def _tasks_tool(services: Services) -> TaskTool:
-    async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        # Taken out: the tasks are not held as well while the call waits for the job.
-        submission = await _submit(services, arguments.pop("tasks"), arguments, context)
-        return await _answer(services, submission, arguments, context)
-
+def add_batch_tools(services: Services) -> None:
+    """Add the tools that submit jobs and look at them."""
     most = services.settings.max_batch
-    return TaskTool(
+    answer = closed_object({**_SUBMISSION, **_JOB}, [*_SUBMISSION])
+
+    @services.tool(
         "mcp-tasks",
         "Create tasks",
-        f"Store 1 to {most} tasks. They are accepted durably at once and stored by a job: all"
-        " together, or none. Returns the jobId; pass waitMs to wait for the end, or call"
-        " mcp-job-status. More tasks, or more than the server takes in one call: split them, or"
-        " use mcp-tasks-from-file.",
-        {
-            "tasks": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": most,
-                "items": task_schema(),
-                "description": "The tasks.",
-            },
-            "requestKey": _REQUEST_KEY,
-            "waitMs": _WAIT_MS,
-        },
-        submit,
-        closed_object({**_SUBMISSION, **_JOB}, [*_SUBMISSION]),
+        {"tasks": array(task_schema(), "The tasks.", maxItems=most), **_OPTIONS},
+        answer,
         {
             "tasks": [
                 {"title": "Write the release notes", "dueDate": "2026-12-01", "priority": "HIGH"},
@@ -125,28 +109,22 @@ def _tasks_tool(services: Services) -> TaskTool:
             ],
             "requestKey": "release-notes-1",
         },
-        ["tasks"],
+        required=["tasks"],
         writes=True,
         waits=True,
+        description=f"Store 1 to {most} tasks. They are accepted durably at once and stored by a"
+        " job: all together, or none. Returns the jobId; pass waitMs to wait for the end, or call"
+        " mcp-job-status. More tasks, or more than the server takes in one call: split them, or"
+        " use mcp-tasks-from-file.",
     )
-
-
-def _file_tool(services: Services) -> TaskTool:
     async def submit(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        from asyncio import to_thread
-
-        path = arguments["filePath"]
-        submission = await _submit(
-            services, await to_thread(_read_file, services, path), arguments, context
-        )
+        # Taken out: the tasks are not held as well while the call waits for the job.
+        submission = await _submit(services, arguments.pop("tasks"), arguments, context)
         return await _answer(services, submission, arguments, context)
 
-    return TaskTool(
+    @services.tool(
         "mcp-tasks-from-file",
         "Create tasks from a file",
-        "Store the tasks in a .json file on the server's machine: an array of tasks, or an object"
-        " with `tasks`. Only files below the folder that the operator has chosen can be read."
-        " Otherwise like mcp-tasks.",
         {
             "filePath": {
                 "type": "string",
@@ -155,38 +133,42 @@ def _file_tool(services: Services) -> TaskTool:
                 "pattern": WITHOUT_NUL,
                 "description": "The path, absolute or relative to the folder.",
             },
-            "requestKey": _REQUEST_KEY,
-            "waitMs": _WAIT_MS,
+            **_OPTIONS,
         },
-        submit,
-        closed_object({**_SUBMISSION, **_JOB}, [*_SUBMISSION]),
+        answer,
         {"filePath": "import/tasks.json", "requestKey": "import-1"},
-        ["filePath"],
+        required=["filePath"],
         writes=True,
         waits=True,
     )
+    async def submit_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Store the tasks in a .json file on the server's machine.
 
+        It has an array of tasks, or an object with `tasks`. Only files below the folder that the
+        operator has chosen can be read. Otherwise like mcp-tasks.
+        """
+        tasks = await asyncio.to_thread(_read_file, services, arguments["filePath"])
+        submission = await _submit(services, tasks, arguments, context)
+        del tasks
+        return await _answer(services, submission, arguments, context)
 
-def _status_tool(services: Services) -> TaskTool:
+    @services.tool(
+        "mcp-job-status",
+        "Job status",
+        {"jobId": uuid("The jobId that mcp-tasks returned."), "waitMs": _OPTIONS["waitMs"]},
+        closed_object(_JOB),
+        {"jobId": "2f1c1c3e-6d2b-4a4e-9d2f-1f6f4c1b7a10", "waitMs": 5000},
+        required=["jobId"],
+        waits=True,
+    )
     async def look(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Show how far a job is; with waitMs, wait until it has ended or that time has passed."""
         job_id = arguments["jobId"].lower()
         job = await _wait(services, job_id, arguments, context)
         if job is None:
             details = {"reason": "job_not_found", "jobId": job_id}
             raise ToolError(ErrorCode.NOT_FOUND, f"There is no job {job_id}.", details)
         return job_to_wire(job)
-
-    return TaskTool(
-        "mcp-job-status",
-        "Job status",
-        "Show how far a job is; with waitMs, wait until it has ended or that time has passed.",
-        {"jobId": uuid("The jobId that mcp-tasks returned."), "waitMs": _WAIT_MS},
-        look,
-        closed_object(_JOB),
-        {"jobId": "2f1c1c3e-6d2b-4a4e-9d2f-1f6f4c1b7a10", "waitMs": 5000},
-        ["jobId"],
-        waits=True,
-    )
 
 
 def job_to_wire(job: Job) -> dict[str, Any]:
@@ -217,9 +199,22 @@ async def _submit(
     context: ToolContext,
 ) -> Submission:
     """Submit a job, and have a worker look for it."""
+    from uuid import uuid4
+
+    from ..jobs import NewJob
     from ..store import KeyConflictError, QueueFullError, QuotaExceededError
 
-    new = _new_job(tasks, arguments.get("requestKey"), context)
+    payload, digest, text_bytes = encode_payload(read_tasks(tasks))
+    new = NewJob(
+        str(uuid4()),
+        principal_of(context),
+        arguments.get("requestKey"),
+        digest,
+        payload,
+        len(tasks),
+        text_bytes,
+        context.correlation_id,
+    )
     try:
         submission = await services.store.submit_job(new, services.settings.max_pending_jobs)
     except QueueFullError:
@@ -230,10 +225,11 @@ async def _submit(
     except QuotaExceededError as error:
         raise quota_exceeded(error) from None
     except KeyConflictError:
-        raise invalid(
-            "This requestKey belongs to a job with other tasks: choose another key.",
+        raise refuse(
+            "/requestKey",
+            "belongs to a job with other tasks",
             "key_conflict",
-            errors=[{"path": "/requestKey", "message": "belongs to a job with other tasks"}],
+            "This requestKey belongs to a job with other tasks: choose another key.",
         ) from None
     if not submission.duplicate:
         services.observation.job_created(submission.job, context)
@@ -252,26 +248,6 @@ async def _answer(
     # A job that has ended long ago may have been removed since.
     job = await _wait(services, submission.job.job_id, arguments, context) or submission.job
     return {**job_to_wire(job), **_submission_to_wire(job, duplicate)}
-
-
-def _new_job(
-    tasks: Sequence[dict[str, Any]], request_key: str | None, context: ToolContext
-) -> NewJob:
-    from uuid import uuid4
-
-    from ..jobs import NewJob
-
-    payload, digest, text_bytes = encode_payload(read_tasks(tasks))
-    return NewJob(
-        str(uuid4()),
-        principal_of(context),
-        request_key,
-        digest,
-        payload,
-        len(tasks),
-        text_bytes,
-        context.correlation_id,
-    )
 
 
 def _submission_to_wire(job: Job, duplicate: bool) -> dict[str, Any]:
@@ -307,31 +283,22 @@ async def _wait(
     if not seconds:
         return await services.store.get_job(job_id)
 
+    loop, signal, waiters = asyncio.get_running_loop(), context.abort_signal, services.waiters
+
     def report(job: Job) -> None:
+        signal.raise_if_aborted()  # it ends the wait, and never the job (TASKS-24)
         percent = _PERCENT.get(job.status, 100)
         context.report_progress(percent, 100, f"{job.status}: {job.total_tasks} tasks")
 
-    job: Job | None = await _unless_aborted(services.waiters.wait(job_id, seconds, report), context)
+    wake = partial(loop.call_soon_threadsafe, waiters.note, Change(jobs=(job_id,)))
+    remove = signal.add_callback(wake)
+    try:
+        job = await waiters.wait(job_id, seconds, report)
+    finally:
+        remove()
     if job is not None and job.status == "COMPLETED":
         report(job)
     return job
-
-
-async def _unless_aborted(waiting: Any, context: ToolContext) -> Any:
-    """Return what `waiting` does; a cancelled call ends the wait, and never the job (TASKS-24)."""
-    import asyncio
-
-    task = asyncio.ensure_future(waiting)
-    loop = asyncio.get_running_loop()
-    signal = context.abort_signal
-    remove = signal.add_callback(lambda: loop.call_soon_threadsafe(task.cancel))
-    try:
-        return await task
-    except asyncio.CancelledError:
-        signal.raise_if_aborted()
-        raise
-    finally:
-        remove()
 
 
 def _read_file(services: Services, path: str) -> list[dict[str, Any]]:
@@ -360,10 +327,10 @@ def check_tasks(services: Services, tasks: Sequence[Any]) -> None:
     if issues:
         errors = [{"path": each.path, "message": _unquoted(each.message)} for each in issues]
         first = errors[0]
-        raise invalid(
+        raise ToolError(
+            ErrorCode.INVALID_ARGUMENT,
             f"Invalid tasks: {first['path'] or 'the file'} {first['message']}.",
-            "schema_validation",
-            errors=errors,
+            {"reason": "schema_validation", "errors": errors},
         )
 
 

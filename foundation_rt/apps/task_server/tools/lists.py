@@ -11,7 +11,7 @@ signed, since all that a forged one can choose is a place in a list that its aut
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date as day
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -20,17 +20,22 @@ import orjson
 from attrs import astuple
 
 from ..tasks import PRIORITIES, STATUSES, SortKey, Task
-from ..validation import MAX_PROJECT, MAX_WORKER, choice, date, invalid, text
-from .task_tool import (
+from ..validation import (
     BOOLEAN,
     INTEGER,
+    MAX_PROJECT,
+    MAX_WORKER,
     STORED_TASK,
     STRING,
-    TaskTool,
+    TASK_ID,
+    array,
+    choice,
     closed_object,
+    date,
     integer,
     nullable,
-    task_id,
+    refuse,
+    text,
     uuid,
 )
 
@@ -51,28 +56,15 @@ _MAX_QUERY = 200
 _OVERHEAD = 1_024
 """The bytes of an answer besides its tasks, the longest cursor included."""
 
-_KEYS: tuple[SortKey, ...] = get_args(SortKey)
-_SORTS = [sort for key in _KEYS for sort in (key, f"-{key}")]
+_SORTS = [sort for key in get_args(SortKey) for sort in (key, f"-{key}")]
 
 
-def list_tools(services: Services) -> list[TaskTool]:
-    """Return the tools that read tasks."""
-    return [_list_tool(services), _summary_tool(services)]
+def add_list_tools(services: Services) -> None:
+    """Add the tools that read tasks."""
 
-
-def _list_tool(services: Services) -> TaskTool:
-    async def list_tasks(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        query = _read_query(arguments)
-        page = await services.store.list_tasks(query)
-        return _page_to_wire(page, query, arguments, services.settings.max_answer_bytes)
-
-    return TaskTool(
+    @services.tool(
         "mcp-tasks-list",
         "List tasks",
-        "List stored tasks that meet all conditions given, page by page. Continue with nextCursor"
-        " as `cursor`, and with the same conditions and sort; that is faster than page numbers and"
-        " shows no task twice. An answer that would be too long ends early, with truncated: true;"
-        " continue with nextCursor, or choose `fields`.",
         {
             "page": integer(
                 "The number of the page, from 0; it begins within the first 100,000 tasks.",
@@ -90,18 +82,15 @@ def _list_tool(services: Services) -> TaskTool:
             "sort": choice(
                 _SORTS, "The order; - reverses. Tasks without the key are last.", default="id"
             ),
-            "fields": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": len(STORED_TASK),
-                "items": {"enum": [*STORED_TASK]},
-                "description": "The members of a task that the answer has; all by default.",
-            },
+            "fields": array(
+                {"enum": [*STORED_TASK]},
+                "The members of a task that the answer has; all by default.",
+                maxItems=len(STORED_TASK),
+            ),
         },
-        list_tasks,
         closed_object(
             {
-                "tasks": {"type": "array", "items": closed_object(STORED_TASK, [])},
+                "tasks": array(closed_object(STORED_TASK, [])),
                 "total": INTEGER,
                 "totalIsLowerBound": BOOLEAN,
                 "page": nullable("integer"),
@@ -114,6 +103,42 @@ def _list_tool(services: Services) -> TaskTool:
         ),
         {"status": "TODO", "project": "website", "sort": "dueDate", "pageSize": 20},
     )
+    async def list_tasks(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """List stored tasks that meet all conditions given, page by page.
+
+        Continue with nextCursor as `cursor`, and with the same conditions and sort; that is faster
+        than page numbers and shows no task twice. An answer that would be too long ends early, with
+        truncated: true; continue with nextCursor, or choose `fields`.
+        """
+        query = _read_query(arguments)
+        page = await services.store.list_tasks(query)
+        return _page_to_wire(page, query, arguments, services.settings.max_answer_bytes)
+
+    @services.tool(
+        "mcp-tasks-summary",
+        "Summarize tasks",
+        {"project": text("Only tasks of this project.", MAX_PROJECT)},
+        closed_object(
+            {
+                "totalCount": INTEGER,
+                "countByStatus": closed_object(dict.fromkeys(STATUSES, INTEGER)),
+                "earliestDueDate": nullable("string"),
+                "latestDueDate": nullable("string"),
+                "overdueCount": INTEGER,
+                "jobsPending": INTEGER,
+                "jobsRunning": INTEGER,
+                "generatedAt": STRING,
+            }
+        ),
+        {"project": "website"},
+    )
+    async def summarize(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Count the tasks by status, of one project or of all.
+
+        Tasks that are not DONE and were due before today (UTC) are overdue. Jobs belong to no
+        project.
+        """
+        return summary_to_wire(await services.store.summarize(arguments.get("project")))
 
 
 def _conditions() -> dict[str, Any]:
@@ -121,13 +146,7 @@ def _conditions() -> dict[str, Any]:
         "status": choice(STATUSES, "Only tasks in this state."),
         "project": text("Only tasks of this project.", MAX_PROJECT),
         "jobId": uuid("Only tasks that this job has stored."),
-        "ids": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": _MAX_PAGE_SIZE,
-            "items": task_id(),
-            "description": "Only these tasks.",
-        },
+        "ids": array(TASK_ID, "Only these tasks.", maxItems=_MAX_PAGE_SIZE),
         "claimedBy": text("Only tasks that this worker has claimed.", MAX_WORKER),
         "query": text(
             "Only tasks with each of these words in title or description, in any case.", _MAX_QUERY
@@ -160,15 +179,15 @@ def _read_query(arguments: Mapping[str, Any]) -> TaskQuery:
         skipped = int(arguments.get("page", 0)) * size
         if skipped > _MAX_SKIPPED:
             problem = f"must begin within the first {_MAX_SKIPPED:,} tasks; go on by `cursor`"
-            raise _refuse("page", problem, "page_too_deep")
+            raise refuse("/page", problem, "page_too_deep")
         return TaskQuery(where, sort, descending, size, skipped)
     if "page" in arguments:
-        raise _refuse("cursor", "must not stand beside `page`", "page_with_cursor")
+        raise refuse("/cursor", "must not stand beside `page`", "page_with_cursor")
     try:
         after = decode_cursor(cursor, where, sort, descending)
     except CursorError:
         problem = "is not a nextCursor of a list with these conditions and this sort"
-        raise _refuse("cursor", problem, "invalid_cursor") from None
+        raise refuse("/cursor", problem, "invalid_cursor") from None
     return TaskQuery(where, sort, descending, size, after=after)
 
 
@@ -198,16 +217,8 @@ def _read_time(text: str | None) -> str | None:
     try:
         time = datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):  # a leap second, or a year that no calendar here has
-        raise _refuse("updatedAfter", "must be a time from the year 1 on", "no_time") from None
+        raise refuse("/updatedAfter", "must be a time from the year 1 on", "no_time") from None
     return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-def _refuse(argument: str, problem: str, reason: str) -> Exception:
-    return invalid(
-        f"Invalid arguments: /{argument} {problem}.",
-        reason,
-        errors=[{"path": f"/{argument}", "message": problem}],
-    )
 
 
 def _page_to_wire(
@@ -257,33 +268,6 @@ def fit(
     return shown, False
 
 
-def _summary_tool(services: Services) -> TaskTool:
-    async def summarize(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return summary_to_wire(await services.store.summarize(arguments.get("project")))
-
-    return TaskTool(
-        "mcp-tasks-summary",
-        "Summarize tasks",
-        "Count the tasks by status, of one project or of all. Tasks that are not DONE and were due"
-        " before today (UTC) are overdue. Jobs belong to no project.",
-        {"project": text("Only tasks of this project.", MAX_PROJECT)},
-        summarize,
-        closed_object(
-            {
-                "totalCount": INTEGER,
-                "countByStatus": closed_object(dict.fromkeys(STATUSES, INTEGER)),
-                "earliestDueDate": nullable("string"),
-                "latestDueDate": nullable("string"),
-                "overdueCount": INTEGER,
-                "jobsPending": INTEGER,
-                "jobsRunning": INTEGER,
-                "generatedAt": STRING,
-            }
-        ),
-        {"project": "website"},
-    )
-
-
 def summary_to_wire(summary: Summary) -> dict[str, Any]:
     """Return a summary as `mcp-tasks-summary` shows it."""
     counts = {status: summary.count_by_status.get(status, 0) for status in STATUSES}
@@ -310,7 +294,8 @@ class CursorError(Exception):
 
 def encode_cursor(task: Task, where: TaskFilter, sort: SortKey, descending: bool) -> str:
     """Return the cursor of the page that begins behind `task`."""
-    members = [_FORMAT, _fingerprint(where, sort, descending), _key(task, sort), task.id]
+    key = None if sort == "id" else getattr(task, _KEYS[sort][0])
+    members = [_FORMAT, _fingerprint(where, sort, descending), key, task.id]
     return urlsafe_b64encode(orjson.dumps(members)).decode().rstrip("=")
 
 
@@ -327,35 +312,11 @@ def decode_cursor(text: str, where: TaskFilter, sort: SortKey, descending: bool)
         raise CursorError from None
     if version != _FORMAT or fingerprint != _fingerprint(where, sort, descending):
         raise CursorError
-    if type(number) is not int or not 0 < number <= _MAX_ID or not _is_key(key, sort):
+    if type(number) is not int or not 0 < number <= _MAX_ID or not _KEYS[sort][1](key):
         raise CursorError
     from ..queries import After
 
     return After(key, number)
-
-
-def _key(task: Task, sort: SortKey) -> str | int | None:
-    match sort:
-        case "id":
-            return None
-        case "dueDate":
-            return task.due_date
-        case "priority":
-            return task.priority
-        case "updatedAt":
-            return task.updated_at
-
-
-def _is_key(key: object, sort: SortKey) -> bool:
-    match sort:
-        case "id":
-            return key is None
-        case "dueDate":
-            return key is None or _is_date(key)
-        case "priority":
-            return type(key) is int and 0 <= key < len(PRIORITIES)
-        case "updatedAt":
-            return _is_time(key)
 
 
 def _is_date(text: object) -> bool:
@@ -370,6 +331,15 @@ def _is_time(text: object) -> bool:
         return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
+
+
+_KEYS: Mapping[SortKey, tuple[str, Callable[[object], bool]]] = {
+    "id": ("", lambda key: key is None),
+    "dueDate": ("due_date", lambda key: key is None or _is_date(key)),
+    "priority": ("priority", lambda key: type(key) is int and 0 <= key < len(PRIORITIES)),
+    "updatedAt": ("updated_at", _is_time),
+}
+"""The attribute of a task that a sort goes by, but for its id, and the check of such a key."""
 
 
 def _fingerprint(where: TaskFilter, sort: SortKey, descending: bool) -> str:

@@ -45,10 +45,9 @@ from ...store import (
     KeyConflictError,
     QueueFullError,
     TaskQuota,
-    TasksNotFoundError,
     TaskUpdate,
     TaskUsage,
-    VersionConflictError,
+    check_versions,
     ranges_of,
 )
 from ...tasks import STATUSES, NewTask, Task, text_bytes
@@ -377,7 +376,7 @@ class PostgresTaskStore:
         query = evolve(query, where=where)
         found, has_index = 0, lists.has_index(query)
         counted = None
-        if lists.is_counted(where) and (query.offset or not has_index):
+        if where.is_counted and (query.offset or not has_index):
             [[(counted,)]] = await self._connections.read(lists.count(where))
             if query.offset and query.offset >= counted:  # behind the end: nothing is walked
                 return TaskPage([], False, counted if query.count else None, False)
@@ -447,7 +446,7 @@ class PostgresTaskStore:
             ids = [update.id for update in updates if _is_id(update.id)]
             [rows] = await transaction.ask(statements.lock_tasks(ids))
             current = {row[0]: row[1:] for row in rows}
-            _check_versions(updates, {task_id: version for task_id, version, *_ in rows})
+            check_versions(updates, {task_id: version for task_id, version, *_ in rows})
             counts = CountChanges(self.quota)
             changes = [_change_of(update, current[update.id], counts) for update in updates]
             if any(change.bytes > 0 for change in counts.usage.values()):
@@ -571,20 +570,6 @@ def _page(query: TaskQuery, rows: Sequence[Row], total: int, *, is_exact: bool =
         total=None if not query.count else EXACT_TOTAL if is_lower_bound else total,
         total_is_lower_bound=query.count and is_lower_bound,
     )
-
-
-def _check_versions(updates: Sequence[TaskUpdate], versions: Mapping[int, int]) -> None:
-    """Raise unless all the tasks exist and have the versions that the updates expect."""
-    missing = sorted(update.id for update in updates if update.id not in versions)
-    if missing:
-        raise TasksNotFoundError(missing)
-    others = {
-        update.id: versions[update.id]
-        for update in updates
-        if update.if_version not in (None, versions[update.id])
-    }
-    if others:
-        raise VersionConflictError(others)
 
 
 def _change_of(update: TaskUpdate, current: Sequence[Any], counts: CountChanges) -> dict[str, Any]:

@@ -21,66 +21,42 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import orjson
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from .....base.database.postgres import Query
-from ...queries import EXACT_TOTAL, After, TaskFilter, TaskQuery, fold
+from ...queries import EXACT_TOTAL, TaskFilter, TaskQuery
 from ...store import TaskQuota, TaskUsage
-from ...tasks import STATUSES, SortKey
+from ...tasks import STATUSES
+from ..conditions import KEYS, Conditions, Dialect, behind, conditions, order
 from .statements import TASK_COLUMNS
 
-_SORTED: Final[dict[SortKey, tuple[str, str]]] = {
-    "id": ("id", "bigint"),
-    "dueDate": ("due_date", "date"),
-    "priority": ("priority", "smallint"),
-    "updatedAt": ("updated_at", "timestamptz"),
-}
-"""The column of a sort, and its type."""
+DIALECT: Final = Dialect(
+    parameter="%b",
+    ids="t.id = ANY(%b::bigint[])",
+    ids_value=list,
+    word="position(%b IN t.search_text) > 0",
+    # An index must say NULLS LAST where it is said here.
+    order="{key} {direction} NULLS LAST",
+    casts={
+        "id": "::bigint",
+        "job_id": "::uuid",
+        "due_date": "::date",
+        "priority": "::smallint",
+        "updated_at": "::timestamptz",
+    },
+)
 
 MOST_KEYS: Final = 100
 """The most descending keys that are walked one by one: each takes 40 us, a task of the rest 1 us.
 But the tasks of a key may be many, and in the rest all of them are read and sorted."""
 
 
-@frozen
-class _Where:
-    """Conditions joined by AND, with their parameters."""
-
-    sql: tuple[str, ...] = ()
-    values: tuple[object, ...] = ()
-
-    def and_(self, sql: str, *values: object) -> _Where:
-        """Return these conditions and one more."""
-        return _Where((*self.sql, sql), (*self.values, *values))
-
-    def indexed_by(self, column: str) -> _Where:
-        """Return conditions that mean the same; only those of one column have an index searched."""
-        of_column = f"t.{column} "
-        sql = (one if one.startswith(of_column) else f"({one}) IS TRUE" for one in self.sql)
-        return _Where(tuple(sql), self.values)
-
-    def __str__(self) -> str:
-        """Return the clause, empty without a condition."""
-        return "WHERE " + " AND ".join(self.sql) if self.sql else ""
-
-
 # -- how many -----------------------------------------------------------------------------------
 
 
-def is_counted(where: TaskFilter) -> bool:
-    """Return whether the counts say how many tasks meet the conditions."""
-    counted = TaskFilter(
-        status=where.status,
-        project=where.project,
-        due_before=where.due_before,
-        due_after=where.due_after,
-    )
-    return where == counted
-
-
 def count(where: TaskFilter) -> Query:
-    """Return how many tasks meet the conditions of a filter that `is_counted`."""
-    counted = _Where().and_("project = %b", where.project or ALL_PROJECTS)
+    """Return how many tasks meet the conditions of a filter that is counted."""
+    counted = Conditions().and_("project = %b", where.project or ALL_PROJECTS)
     if where.status is not None:
         counted = counted.and_("status = %b", where.status)
     if where.due_before is not None:
@@ -101,68 +77,22 @@ def gather(query: TaskQuery) -> Query:
 
     A total of more than `EXACT_TOTAL` means only that there are more, and then the page is wrong.
     """
-    where = _conditions(query.where)
-    column, _ = _SORTED[query.sort]
+    where = conditions(query.where, DIALECT)
+    column = KEYS[query.sort]
     key = "" if query.sort == "id" else f", t.{column}"
-    after = _Where() if query.after is None else _behind(query, query.after)
+    after, in_order = behind(query, DIALECT), order(query, DIALECT)
     return (
         f"""WITH found AS MATERIALIZED (
             SELECT t.id{key} FROM {{schema}}.tasks AS t {where} LIMIT {EXACT_TOTAL + 1}
         ), page AS MATERIALIZED (
             SELECT t.id FROM found AS t {after}
-            ORDER BY {_order(query)} LIMIT %b OFFSET %b
+            ORDER BY {in_order} LIMIT %b OFFSET %b
         )
         SELECT counted.total, {TASK_COLUMNS}
         FROM (SELECT count(*) AS total FROM found) AS counted
         LEFT JOIN (page JOIN {{schema}}.tasks AS t USING (id)) ON true
-        ORDER BY {_order(query)}""",
+        ORDER BY {in_order}""",
         (*where.values, *after.values, query.limit + 1, query.offset),
-    )
-
-
-def _conditions(where: TaskFilter) -> _Where:
-    """Return the conditions of a filter, on the table `t`."""
-    result = _Where()
-    for sql, value in (
-        ("t.status = %b", where.status),
-        ("t.project = %b", where.project),
-        ("t.job_id = %b::uuid", where.job_id),
-        ("t.id = ANY(%b::bigint[])", None if where.ids is None else list(where.ids)),
-        ("t.claimed_by = %b", where.claimed_by),
-        ("t.due_date < %b::date", where.due_before),
-        ("t.due_date > %b::date", where.due_after),
-        ("t.updated_at > %b::timestamptz", where.updated_after),
-        *(("position(%b IN t.search_text) > 0", fold(word)) for word in where.words),
-    ):
-        if value is not None:
-            result = result.and_(sql, value)
-    return result
-
-
-def _order(query: TaskQuery) -> str:
-    column, _ = _SORTED[query.sort]
-    direction = "DESC" if query.descending else "ASC"
-    if query.sort == "id":
-        return f"t.id {direction}"
-    # Only due dates may be missing; where NULLS LAST is said, an index must say it too.
-    nulls = " NULLS LAST" if query.sort == "dueDate" else ""
-    return f"t.{column} {direction}{nulls}, t.id"
-
-
-def _behind(query: TaskQuery, after: After) -> _Where:
-    """Return the condition of tasks behind a place, for any order."""
-    column, type_ = _SORTED[query.sort]
-    sign = "<" if query.descending else ">"
-    if query.sort == "id":
-        return _Where((f"t.id {sign} %b::bigint",), (after.id,))
-    if after.key is None:
-        return _Where((f"t.{column} IS NULL AND t.id > %b::bigint",), (after.id,))
-    return _Where(
-        (
-            f"(t.{column} {sign} %b::{type_} OR t.{column} IS NULL"
-            f" OR (t.{column} = %b::{type_} AND t.id > %b::bigint))",
-        ),
-        (after.key, after.key, after.id),
     )
 
 
@@ -181,9 +111,9 @@ def walk(query: TaskQuery) -> Query:
 
     The total is that of the counts, NULL if they do not say it or nobody asks.
     """
-    is_counting = query.count and is_counted(query.where)
+    is_counting = query.count and query.where.is_counted
     total, values = count(query.where) if is_counting else ("SELECT NULL::bigint", ())
-    parameters = [*values]
+    parameters, in_order = [*values], order(query, DIALECT)
     most = query.offset + query.limit + 1
     parts = []
     for sql, values in _walks(query, most):
@@ -193,28 +123,27 @@ def walk(query: TaskQuery) -> Query:
         f"""SELECT counted.total, {TASK_COLUMNS}
         FROM ({total}) AS counted (total) LEFT JOIN (
             SELECT t.* FROM ({" UNION ALL ".join(parts)}) AS t
-            ORDER BY {_order(query)} LIMIT %b OFFSET %b
+            ORDER BY {in_order} LIMIT %b OFFSET %b
         ) AS t ON true
-        ORDER BY {_order(query)}""",
+        ORDER BY {in_order}""",
         (*parameters, query.limit + 1, query.offset),
     )
 
 
 def _walks(query: TaskQuery, most: int) -> list[Query]:
     """Return one or more walks, the first tasks of each of which make the page."""
-    where = _conditions(query.where)
-    after = query.after
+    where, after = conditions(query.where, DIALECT), query.after
     if query.sort == "id":
-        if after is not None:
-            where = where.and_(*_flat(_behind(query, after)))
+        where, by_id = where + behind(query, DIALECT), order(query, DIALECT)
         if query.where.project is None or query.where.status is not None:
-            return [_walk(where, _order(query))]
+            return [_walk(where, by_id)]
         each = (where.and_("t.status = %b", status) for status in STATUSES)
-        return [_walk(one, _order(query)) for one in each]
-    column, type_ = _SORTED[query.sort]
+        return [_walk(one, by_id) for one in each]
+    column = KEYS[query.sort]
+    place = DIALECT.place(column)
     # Within a key, the index of a status for instance has the order of the ids too: it would be
     # searched for every key, and has all tasks of the status.
-    where = where.indexed_by(column)
+    where = _indexed_by(where, column)
     by_key = f"t.{column}, t.id"
     without = [where.and_(f"t.{column} IS NULL")] if query.sort == "dueDate" else []
     if after is not None and after.key is None:
@@ -222,27 +151,27 @@ def _walks(query: TaskQuery, most: int) -> list[Query]:
     walks = []
     if query.descending:
         if after is not None:
-            behind = f"t.{column} = %b::{type_} AND t.id > %b::bigint"
-            walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+            same_key = f"t.{column} = {place} AND t.id > %b::bigint"
+            walks.append(_walk(where.and_(same_key, after.key, after.id), by_key))
         walks.append(_walk_through_keys(query, where, most))
     elif after is None:
         return [_walk(where, by_key)]  # with those without a key, which its index has last
     else:
-        behind = f"({by_key}) > (%b::{type_}, %b::bigint)"
-        walks.append(_walk(where.and_(behind, after.key, after.id), by_key))
+        later = f"({by_key}) > ({place}, %b::bigint)"
+        walks.append(_walk(where.and_(later, after.key, after.id), by_key))
     return [*walks, *(_walk(one, by_key) for one in without)]
 
 
-def _walk_through_keys(query: TaskQuery, where: _Where, most: int) -> Query:
+def _walk_through_keys(query: TaskQuery, where: Conditions, most: int) -> Query:
     """Return a walk from one key to the one before it, and by id through the tasks of each.
 
     PostgreSQL goes on to the next key only while the limit is not reached. If many keys do not
     reach it, the rest of the index is walked, and the tasks of each key are sorted.
     """
-    column, type_ = _SORTED[query.sort]
-    before = _Where()
+    column = KEYS[query.sort]
+    before = Conditions()
     if query.after is not None:
-        before = _Where((f"{column} < %b::{type_}",), (query.after.key,))
+        before = before.and_(f"{column} < {DIALECT.place(column)}", query.after.key)
     of_key = where.and_(f"t.{column} = key")
     rest = where.and_(f"t.{column} < (SELECT min(key) FROM keys)")
     return (
@@ -261,12 +190,15 @@ def _walk_through_keys(query: TaskQuery, where: _Where, most: int) -> Query:
     )
 
 
-def _walk(where: _Where, order: str) -> Query:
+def _walk(where: Conditions, order: str) -> Query:
     return (f"SELECT t.* FROM {{schema}}.tasks AS t {where} ORDER BY {order}", where.values)
 
 
-def _flat(where: _Where) -> tuple[str, *tuple[object, ...]]:
-    return (" AND ".join(where.sql), *where.values)
+def _indexed_by(where: Conditions, column: str) -> Conditions:
+    """Return conditions that mean the same; only those of one column have an index searched."""
+    of_column = f"t.{column} "
+    sql = (one if one.startswith(of_column) else f"({one}) IS TRUE" for one in where.sql)
+    return Conditions(tuple(sql), where.values)
 
 
 ALL_PROJECTS = ""

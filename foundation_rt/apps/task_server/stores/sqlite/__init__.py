@@ -4,10 +4,9 @@
     jobs        operations: jobs are submitted, claimed, completed and removed
     tasks       operations: tasks are read, claimed, changed and deleted
     listing     operations: pages of tasks, each along the index that fits it
-    counts      how many tasks there are: kept by every operation, read by the summary
+    counts      how many tasks there are, and who stores them: kept by every operation
     change_log  what was changed, for every process that has the file open
-    rows        how values are written and read
-    tables      the tables, from the migrations in `stores/migrations/sqlite/`
+    tables      the tables, from the migrations in `stores/migrations/sqlite/`, and their values
 
 Each operation is a function that gets a connection in a transaction, and leaves the transaction to
 its caller. It uses no statement that SQLite 3.24 does not know.

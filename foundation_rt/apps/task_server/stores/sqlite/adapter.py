@@ -5,27 +5,51 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
 
 from .....base.database.errors import DatabaseError
 from .....base.database.sqlite import SqliteDatabase
 from .....errors import UsageError
-from ...jobs import Job, JobClaim, JobStatus, NewJob, Submission
-from ...queries import Summary, TaskPage, TaskQuery
-from ...store import Change, Deletion, JobMaintenance, TaskQuota, TaskUpdate
-from ...tasks import NewTask, Task
+from ...jobs import Job, JobClaim, NewJob, Submission
+from ...queries import TaskPage, TaskQuery
+from ...store import Change, TaskQuota, TaskUpdate
+from ...tasks import NewTask
 from . import change_log, counts, jobs, listing, tables, tasks
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+Operation = Callable[Concatenate[sqlite3.Connection, P], T]
+Method = Callable[Concatenate["SqliteTaskStore", P], Coroutine[Any, Any, T]]
 
 LOOK_EVERY_S = 0.1
 """The interval at which a process looks for changes of others: 0.6 % of a processor."""
+
+
+def _reading(operation: Operation[P, T], *, quick: bool = True) -> Method[P, T]:
+    """Return the method of `TaskServerStore` that performs an operation that only reads."""
+
+    async def method(self: SqliteTaskStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(
+            lambda connection: operation(connection, *args, **kwargs), quick=quick
+        )
+
+    return method
+
+
+def _changing(operation: Operation[P, T]) -> Method[P, T]:
+    """Return the method of `TaskServerStore` that performs an operation that may change a file."""
+
+    async def method(self: SqliteTaskStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._change(lambda connection: operation(connection, *args, **kwargs))
+
+    return method
 
 
 @define(eq=False)
@@ -129,10 +153,6 @@ class SqliteTaskStore:
         submit = partial(jobs.submit, job=job, max_pending=max_pending, quota=self.quota)
         return await self._change(submit)
 
-    async def get_job(self, job_id: str) -> Job | None:
-        """See `TaskServerStore`."""
-        return await self._database.read(partial(jobs.get, job_id=job_id), quick=True)
-
     async def claim_job(self, owner: str, lease_ms: int, max_attempts: int) -> JobClaim | None:
         """See `TaskServerStore`."""
         is_there = partial(jobs.has_claimable, max_attempts=max_attempts)
@@ -141,30 +161,16 @@ class SqliteTaskStore:
         claim = partial(jobs.claim, owner=owner, lease_ms=lease_ms, max_attempts=max_attempts)
         return await self._change(claim)
 
-    async def renew_job(self, claim: JobClaim, lease_ms: int) -> bool:
-        """See `TaskServerStore`."""
-        return await self._database.write(partial(jobs.renew, claim=claim, lease_ms=lease_ms))
-
-    async def release_job(self, claim: JobClaim) -> bool:
-        """See `TaskServerStore`."""
-        return await self._change(partial(jobs.release, claim=claim))
-
     async def complete_job(self, claim: JobClaim, tasks: Sequence[NewTask]) -> Job | None:
         """See `TaskServerStore`."""
         return await self._change(partial(jobs.complete, claim=claim, tasks=tasks), alone=True)
 
-    async def fail_job(self, claim: JobClaim, error_message: str) -> Job | None:
-        """See `TaskServerStore`."""
-        return await self._change(partial(jobs.fail, claim=claim, error_message=error_message))
-
-    async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
-        """See `TaskServerStore`."""
-        maintain = partial(jobs.maintain, max_attempts=max_attempts, keep_hours=keep_hours)
-        return await self._change(maintain)
-
-    async def count_jobs(self) -> Mapping[JobStatus, int]:
-        """See `TaskServerStore`."""
-        return await self._database.read(jobs.count)
+    get_job = _reading(jobs.get)
+    count_jobs = _reading(jobs.count, quick=False)
+    renew_job = _changing(jobs.renew)
+    release_job = _changing(jobs.release)
+    fail_job = _changing(jobs.fail)
+    maintain_jobs = _changing(jobs.maintain)
 
     # -- tasks --------------------------------------------------------------------------------
 
@@ -173,34 +179,11 @@ class SqliteTaskStore:
         read = partial(listing.list_tasks, query=query, few=self.few)
         return await self._database.read(read, quick=listing.is_quick(query))
 
-    async def get_task(self, task_id: int) -> Task | None:
-        """See `TaskServerStore`."""
-        return await self._database.read(partial(tasks.get, task_id=task_id), quick=True)
-
-    async def summarize(self, project: str | None = None) -> Summary:
-        """See `TaskServerStore`."""
-        return await self._database.read(partial(counts.summarize, project=project), quick=True)
-
-    async def claim_tasks(
-        self, count: int, project: str | None, worker: str, lease_seconds: int
-    ) -> list[Task]:
-        """See `TaskServerStore`."""
-        return await self._change(
-            partial(
-                tasks.claim,
-                count=count,
-                project=project,
-                worker=worker,
-                lease_seconds=lease_seconds,
-            )
-        )
-
     async def update_tasks(self, updates: Sequence[TaskUpdate]) -> list[tuple[int, int]]:
         """See `TaskServerStore`."""
         return await self._change(partial(tasks.update, updates=updates, quota=self.quota))
 
-    async def delete_tasks(
-        self, ids: Sequence[int] | None = None, job_id: str | None = None
-    ) -> Deletion:
-        """See `TaskServerStore`."""
-        return await self._change(partial(tasks.delete, ids=ids, job_id=job_id))
+    get_task = _reading(tasks.get)
+    summarize = _reading(counts.summarize)
+    claim_tasks = _changing(tasks.claim)
+    delete_tasks = _changing(tasks.delete)

@@ -1,19 +1,25 @@
-"""The counts of tasks by project, status and due date (TASKS-73).
+"""The counts of tasks by project, status and due date (TASKS-73), and what principals store.
 
 Every operation that changes tasks gathers what it changes in a `Counter`, and applies it once. The
 rows of all projects together have the project ''. A count of 0 has no row, so that the earliest and
 the latest due date are the ends of an index.
+
+What a principal stores is for its quota (TASKS-98). The transaction that submits a job adds its
+tasks, so those that are not stored yet count too; the one that fails it, or deletes tasks, takes
+them off.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from ...queries import Summary, TaskFilter
+from ...store import TaskQuota, TaskUsage
 from ...tasks import STATUSES
-from .rows import now
+from .tables import now
 
 Deltas = Counter[tuple[str, str, str | None]]
 """The number of tasks to add to, or take from, each project, status and due date or none."""
@@ -80,7 +86,7 @@ def total(connection: sqlite3.Connection, where: TaskFilter) -> int:
     return sum(parts)
 
 
-def summarize(connection: sqlite3.Connection, project: str | None) -> Summary:
+def summarize(connection: sqlite3.Connection, project: str | None = None) -> Summary:
     """See `TaskServerStore`."""
     name = project or _ALL
     counts = dict.fromkeys(STATUSES, 0)
@@ -115,3 +121,27 @@ def summarize(connection: sqlite3.Connection, project: str | None) -> Summary:
         jobs.get("RUNNING", 0),
         now(connection),
     )
+
+
+_ADD_USAGE = (
+    "INSERT INTO usage VALUES (?, ?, ?) ON CONFLICT (principal) DO UPDATE"
+    " SET tasks = tasks + excluded.tasks, bytes = bytes + excluded.bytes"
+)
+
+
+def add_usage(
+    connection: sqlite3.Connection, changes: Mapping[str, TaskUsage], quota: TaskQuota | None = None
+) -> None:
+    """Change what principals store; to be called in the transaction that changes the tasks.
+
+    Raises:
+        QuotaExceededError: it is more than `quota`.
+    """
+    if quota is not None:
+        for principal, change in changes.items():
+            stored = connection.execute(
+                "SELECT tasks, bytes FROM usage WHERE principal = ?", (principal,)
+            ).fetchone()
+            quota.check(TaskUsage(*(stored or ())), change)
+    rows = [(principal, *change) for principal, change in changes.items() if any(change)]
+    connection.executemany(_ADD_USAGE, rows)

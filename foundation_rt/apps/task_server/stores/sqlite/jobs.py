@@ -27,8 +27,8 @@ from ...store import (
     TaskUsage,
 )
 from ...tasks import NewTask
-from . import change_log, counts, usage
-from .rows import later, now
+from . import change_log, counts
+from .tables import later, now
 
 _JOB = (
     "job_id, principal, status, total_tasks, processed_tasks, error_message, duration_ms,"
@@ -65,7 +65,7 @@ def submit(
     ).fetchone()
     if unfinished >= max_pending:
         raise QueueFullError
-    usage.add(connection, {job.principal: TaskUsage(job.total_tasks, job.text_bytes)}, quota)
+    counts.add_usage(connection, {job.principal: TaskUsage(job.total_tasks, job.text_bytes)}, quota)
     time = now(connection)
     number = connection.execute(
         "INSERT INTO batch_jobs (job_id, principal, request_key, digest, status, total_tasks,"
@@ -236,7 +236,7 @@ def _fail(connection: sqlite3.Connection, job_id: str, error_message: str) -> Jo
     principal, tasks, size = connection.execute(
         "SELECT principal, total_tasks, text_bytes FROM batch_jobs WHERE job_id = ?", (job_id,)
     ).fetchone()
-    usage.add(connection, {principal: TaskUsage(-tasks, -size)})
+    counts.add_usage(connection, {principal: TaskUsage(-tasks, -size)})
     return _changed(connection, job_id)
 
 

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 
-from ...queries import EXACT_TOTAL, TaskFilter, TaskPage, TaskQuery, fold
+from ...queries import EXACT_TOTAL, TaskFilter, TaskPage, TaskQuery
 from ...tasks import Task
+from ..conditions import KEYS, Conditions, Dialect, behind, conditions, order
 from . import counts
-from .rows import ids_json
+from .tables import ids_json
 from .tasks import COLUMNS
 
 FEW = 10_000
@@ -37,32 +38,19 @@ MOST_KEYS = 100
 """The most descending keys that are pieces by themselves: a piece takes 50 us, a task of the last
 piece 1 us. But the tasks of a key may be many, and of these the last piece reads all."""
 
-_KEYS = {"dueDate": "due_date", "priority": "priority", "updatedAt": "updated_at"}
+_DIALECT: Final = Dialect(
+    parameter="?",
+    ids="t.id IN (SELECT value FROM json_each(?))",
+    ids_value=ids_json,
+    word="instr(t.search_text, ?) > 0",
+    order="{key} IS NULL, {key} {direction}",
+)
 _INDEXES = {
     "id": "NOT INDEXED",  # along the table itself
     "due_date": "INDEXED BY tasks_by_due_date",
     "priority": "INDEXED BY tasks_by_priority",
     "updated_at": "INDEXED BY tasks_by_updated_at",
 }
-
-
-@define
-class _Conditions:
-    """A part of a WHERE clause, and its parameters."""
-
-    texts: list[str] = field(factory=list)
-    values: list[Any] = field(factory=list)
-
-    def add(self, text: str, *values: Any) -> None:
-        self.texts.append(text)
-        self.values += values
-
-    def __add__(self, other: _Conditions) -> _Conditions:
-        return _Conditions(self.texts + other.texts, self.values + other.values)
-
-    def clause(self) -> str:
-        """Return the clause, with all of them."""
-        return f" WHERE {' AND '.join(self.texts)}" if self.texts else ""
 
 
 @frozen
@@ -74,7 +62,7 @@ class _Piece:
         order: the order in which the index has them.
     """
 
-    where: _Conditions
+    where: Conditions
     order: str
 
 
@@ -88,22 +76,23 @@ def is_quick(query: TaskQuery) -> bool:
 
 def list_tasks(connection: sqlite3.Connection, query: TaskQuery, few: int = FEW) -> TaskPage:
     """See `TaskServerStore.list_tasks`; `few` is the most tasks that are sorted for a page."""
-    conditions = _conditions(query.where)
+    where = conditions(query.where, _DIALECT)
     source_of_few = _index_of_few(connection, query.where, few)
-    total = _known_total(connection, query.where) if query.count else None
+    is_known = query.count and query.where.is_counted
+    total = counts.total(connection, query.where) if is_known else None
     if total is not None and query.offset >= total:
         return TaskPage([], False, total, False)
     if source_of_few is not None:
         source, pieces = source_of_few, iter([_sorted_piece(query)])
     else:
         source, pieces = _along(connection, query)
-    tasks = _read(connection, source, conditions, pieces, query.limit + 1, query.offset)
+    tasks = _read(connection, source, where, pieces, query.limit + 1, query.offset)
     has_more = len(tasks) > query.limit
     del tasks[query.limit :]
     bounded = False
     if query.count and total is None:
         on_last_page = None if has_more else len(tasks)
-        total = _count_all(connection, query, conditions, source_of_few, on_last_page)
+        total = _count_all(connection, query, where, source_of_few, on_last_page)
         bounded = total > EXACT_TOTAL
         total = min(total, EXACT_TOTAL)
     return TaskPage(tasks, has_more, total, bounded)
@@ -112,7 +101,7 @@ def list_tasks(connection: sqlite3.Connection, query: TaskQuery, few: int = FEW)
 def _count_all(
     connection: sqlite3.Connection,
     query: TaskQuery,
-    conditions: _Conditions,
+    where: Conditions,
     source_of_few: str | None,
     on_last_page: int | None,
 ) -> int:
@@ -122,35 +111,11 @@ def _count_all(
     """
     if on_last_page is not None and query.after is None and (on_last_page or not query.offset):
         return query.offset + on_last_page
-    return _count(
-        connection, source_of_few or _source_by_id(query.where), conditions, EXACT_TOTAL + 1
-    )
+    source = source_of_few or _source_by_id(query.where)
+    return _count(connection, source, where, EXACT_TOTAL + 1)
 
 
-# -- conditions -----------------------------------------------------------------------------------
-
-
-def _conditions(where: TaskFilter) -> _Conditions:
-    found = _Conditions()
-    for column, value in (
-        ("status", where.status),
-        ("project", where.project),
-        ("job_id", where.job_id),
-        ("claimed_by", where.claimed_by),
-    ):
-        if value is not None:
-            found.add(f"{column} = ?", value)
-    if where.ids is not None:
-        found.add("id IN (SELECT value FROM json_each(?))", ids_json(where.ids))
-    if where.due_before is not None:
-        found.add("due_date < ?", where.due_before)
-    if where.due_after is not None:
-        found.add("due_date > ?", where.due_after)
-    if where.updated_after is not None:
-        found.add("updated_at > ?", where.updated_after)
-    for word in where.words:
-        found.add("instr(search_text, ?) > 0", fold(word))
-    return found
+# -- few tasks ------------------------------------------------------------------------------------
 
 
 def _index_of_few(connection: sqlite3.Connection, where: TaskFilter, few: int) -> str | None:
@@ -175,7 +140,7 @@ def _index_of_few(connection: sqlite3.Connection, where: TaskFilter, few: int) -
         due = TaskFilter(due_before=where.due_before, due_after=where.due_after)
         candidates.append((counts.total(connection, due), "tasks_by_due_date"))
     if where.updated_after is not None:
-        recent = _Conditions(["updated_at > ?"], [where.updated_after])
+        recent = Conditions().and_("t.updated_at > ?", where.updated_after)
         index = "tasks_by_updated_at"
         candidates.append((_count(connection, f"INDEXED BY {index}", recent, few + 1), index))
     fewest, index = min(candidates, default=(few + 1, ""))
@@ -187,30 +152,14 @@ def _index_of_few(connection: sqlite3.Connection, where: TaskFilter, few: int) -
 
 def _sorted_piece(query: TaskQuery) -> _Piece:
     """Return the whole list, as far as it is behind the cursor, to be sorted."""
-    where, after = _Conditions(), query.after
-    if query.sort == "id":
-        if after is not None:
-            where.add(f"id {'<' if query.descending else '>'} ?", after.id)
-        return _Piece(where, "id DESC" if query.descending else "id")
-    key = _KEYS[query.sort]
-    if after is not None and after.key is None:
-        where.add(f"{key} IS NULL AND id > ?", after.id)
-    elif after is not None:
-        comparison = "<" if query.descending else ">"
-        where.add(
-            f"({key} {comparison} ? OR ({key} = ? AND id > ?) OR {key} IS NULL)",
-            after.key,
-            after.key,
-            after.id,
-        )
-    return _Piece(where, f"{key} IS NULL, {key}{' DESC' if query.descending else ''}, id")
+    return _Piece(behind(query, _DIALECT), order(query, _DIALECT))
 
 
 def _along(connection: sqlite3.Connection, query: TaskQuery) -> tuple[str, Iterator[_Piece]]:
     """Return how a list is read in its order, and its pieces."""
     if query.sort == "id":
         return _source_by_id(query.where), iter([_sorted_piece(query)])
-    key = _KEYS[query.sort]
+    key = KEYS[query.sort]
     pieces = _descending if query.descending else _ascending
     return _INDEXES[key], pieces(connection, key, query)
 
@@ -229,10 +178,10 @@ def _source_by_id(where: TaskFilter) -> str:
 def _ascending(connection: sqlite3.Connection, key: str, query: TaskQuery) -> Iterator[_Piece]:
     after = query.after
     if after is None:
-        yield _Piece(_Conditions([f"{key} IS NOT NULL"]), f"{key}, id")
+        yield _Piece(Conditions().and_(f"{key} IS NOT NULL"), f"{key}, id")
     elif after.key is not None:
-        yield _Piece(_Conditions([f"{key} = ?", "id > ?"], [after.key, after.id]), "id")
-        yield _Piece(_Conditions([f"{key} > ?"], [after.key]), f"{key}, id")
+        yield _Piece(Conditions().and_(f"{key} = ?", after.key).and_("id > ?", after.id), "id")
+        yield _Piece(Conditions().and_(f"{key} > ?", after.key), f"{key}, id")
     yield from _without_key(key, query)
 
 
@@ -244,16 +193,16 @@ def _descending(connection: sqlite3.Connection, key: str, query: TaskQuery) -> I
     else:
         value = after.key
         if value is not None:
-            yield _Piece(_Conditions([f"{key} = ?", "id > ?"], [value, after.id]), "id")
+            yield _Piece(Conditions().and_(f"{key} = ?", value).and_("id > ?", after.id), "id")
             value = _key_below(connection, key, value)
     for _ in range(MOST_KEYS):
         if value is None:
             break
-        yield _Piece(_Conditions([f"{key} = ?"], [value]), "id")
+        yield _Piece(Conditions().and_(f"{key} = ?", value), "id")
         value = _key_below(connection, key, value)
     else:
         if value is not None:
-            yield _Piece(_Conditions([f"{key} <= ?"], [value]), f"{key} DESC, id")
+            yield _Piece(Conditions().and_(f"{key} <= ?", value), f"{key} DESC, id")
     yield from _without_key(key, query)
 
 
@@ -267,9 +216,9 @@ def _key_below(connection: sqlite3.Connection, key: str, value: Any) -> Any:
 def _without_key(key: str, query: TaskQuery) -> Iterator[_Piece]:
     if key != "due_date":
         return
-    where = _Conditions([f"{key} IS NULL"])
+    where = Conditions().and_(f"{key} IS NULL")
     if query.after is not None and query.after.key is None:
-        where.add("id > ?", query.after.id)
+        where = where.and_("id > ?", query.after.id)
     yield _Piece(where, "id")
 
 
@@ -279,7 +228,7 @@ def _without_key(key: str, query: TaskQuery) -> Iterator[_Piece]:
 def _read(
     connection: sqlite3.Connection,
     source: str,
-    conditions: _Conditions,
+    of_list: Conditions,
     pieces: Iterator[_Piece],
     limit: int,
     offset: int,
@@ -287,9 +236,9 @@ def _read(
     """Return the tasks of the pieces, one behind the other, without the first `offset`."""
     tasks: list[Task] = []
     for piece in pieces:
-        where = piece.where + conditions
+        where = piece.where + of_list
         rows = connection.execute(
-            f"SELECT {COLUMNS} FROM tasks {source}{where.clause()}"
+            f"SELECT {COLUMNS} FROM tasks AS t {source} {where}"
             f" ORDER BY {piece.order} LIMIT ? OFFSET ?",
             (*where.values, limit - len(tasks), offset),
         )
@@ -301,20 +250,9 @@ def _read(
     return tasks
 
 
-def _count(connection: sqlite3.Connection, source: str, conditions: _Conditions, most: int) -> int:
+def _count(connection: sqlite3.Connection, source: str, where: Conditions, most: int) -> int:
     [count] = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM tasks {source}{conditions.clause()} LIMIT ?)",
-        (*conditions.values, most),
+        f"SELECT count(*) FROM (SELECT 1 FROM tasks AS t {source} {where} LIMIT ?)",
+        (*where.values, most),
     ).fetchone()
     return int(count)
-
-
-def _known_total(connection: sqlite3.Connection, where: TaskFilter) -> int | None:
-    """Return the total if the counts have it."""
-    counted = TaskFilter(
-        status=where.status,
-        project=where.project,
-        due_before=where.due_before,
-        due_after=where.due_after,
-    )
-    return counts.total(connection, counted) if where == counted else None

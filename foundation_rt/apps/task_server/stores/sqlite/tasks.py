@@ -11,15 +11,14 @@ from ...store import (
     Change,
     Deletion,
     TaskQuota,
-    TasksNotFoundError,
     TaskUpdate,
     TaskUsage,
-    VersionConflictError,
+    check_versions,
     ranges_of,
 )
 from ...tasks import Task, text_bytes
-from . import change_log, counts, usage
-from .rows import MAX_ID, ids_json, later, now
+from . import change_log, counts
+from .tables import MAX_ID, ids_json, later, now
 
 COLUMNS = ", ".join(Task._fields)
 
@@ -98,7 +97,7 @@ def update(
 ) -> list[tuple[int, int]]:
     """See `TaskServerStore.update_tasks`."""
     before = _read(connection, [each.id for each in updates])
-    _check(updates, before)
+    check_versions(updates, {task.id: task.version for task in before.values()})
     time = now(connection)
     after = []
     for each in updates:
@@ -116,19 +115,6 @@ def update(
     )
     _record(connection, list(before.values()), after, quota=quota)
     return [(each.id, each.version) for each in after]
-
-
-def _check(updates: Sequence[TaskUpdate], stored: Mapping[int, Task]) -> None:
-    missing = sorted(each.id for each in updates if each.id not in stored)
-    if missing:
-        raise TasksNotFoundError(missing)
-    stale = {
-        each.id: stored[each.id].version
-        for each in updates
-        if each.if_version not in (None, stored[each.id].version)
-    }
-    if stale:
-        raise VersionConflictError(stale)
 
 
 def _updated(task: Task, members: Mapping[str, Any], until: str | None, time: str) -> Task:
@@ -151,7 +137,7 @@ def _updated(task: Task, members: Mapping[str, Any], until: str | None, time: st
 
 
 def delete(
-    connection: sqlite3.Connection, ids: Sequence[int] | None, job_id: str | None
+    connection: sqlite3.Connection, ids: Sequence[int] | None = None, job_id: str | None = None
 ) -> Deletion:
     """See `TaskServerStore.delete_tasks`."""
     if job_id is not None:
@@ -184,6 +170,6 @@ def _record(
             number, size = stored.get(task.created_by, TaskUsage())
             own = text_bytes(task.title, task.description, task.project)
             stored[task.created_by] = TaskUsage(number + sign, size + sign * own)
-    usage.add(connection, stored, quota)
+    counts.add_usage(connection, stored, quota)
     counts.apply(connection, deltas)
     change_log.record(connection, Change(tasks=ranges_of(each.id for each in before), lists=lists))
