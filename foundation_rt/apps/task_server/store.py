@@ -210,19 +210,15 @@ class TaskServerStore(Protocol):
         Raises:
             UsageError: the database is another's, newer, not migrated, or differs; lists how.
         """
-        ...
 
     async def close(self) -> None:
         """Wait for the operations under way, and release the database."""
-        ...
 
     async def ping(self) -> None:
         """Ask the database anything; raise what an operation would raise."""
-        ...
 
     def on_change(self, callback: Callable[[Change], object]) -> None:
         """Call `callback` on the event loop after each commit, of this process or another."""
-        ...
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -237,11 +233,9 @@ class TaskServerStore(Protocol):
             QuotaExceededError: with these tasks the principal would store too much.
             KeyConflictError: the key was used with another digest.
         """
-        ...
 
     async def get_job(self, job_id: str) -> Job | None:
         """Return a job, or None if there is none of this id, or no more."""
-        ...
 
     async def claim_job(self, owner: str, lease_ms: int, max_attempts: int) -> JobClaim | None:
         """Take the oldest job that is PENDING, or RUNNING with an ended lease; make it RUNNING.
@@ -249,7 +243,6 @@ class TaskServerStore(Protocol):
         Its attempts rise by one; one that has had `max_attempts` is left to `maintain_jobs`.
         `started_at` is the time of the first attempt.
         """
-        ...
 
     async def renew_job(self, claim: JobClaim, lease_ms: int) -> bool:
         """Extend the lease; return False if attempt or owner are no longer these.
@@ -257,14 +250,12 @@ class TaskServerStore(Protocol):
         A lease that has ended can be extended as long as nobody else has claimed the job; it can
         also be completed, failed and released until then.
         """
-        ...
 
     async def release_job(self, claim: JobClaim) -> bool:
         """Make the job PENDING again without counting the attempt, as this process stops.
 
         Without an earlier attempt its `started_at` is None again. Returns False as `renew_job`.
         """
-        ...
 
     async def complete_job(self, claim: JobClaim, tasks: Sequence[NewTask]) -> Job | None:
         """Store the tasks and make the job COMPLETED, or do neither.
@@ -274,11 +265,9 @@ class TaskServerStore(Protocol):
         Returns:
             The job; None if attempt or owner are no longer these, and then nothing has happened.
         """
-        ...
 
     async def fail_job(self, claim: JobClaim, error_message: str) -> Job | None:
         """Make the job FAILED and remove its payload; return None as `complete_job` does."""
-        ...
 
     async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
         """Delete jobs that ended `keep_hours` ago; fail unfinished ones that cannot be carried out.
@@ -286,25 +275,20 @@ class TaskServerStore(Protocol):
         The latter are those without a payload (`PAYLOAD_LOST_MESSAGE`), and those out of attempts
         (`out_of_attempts_message`) with an ended lease or none. They are kept from now on.
         """
-        ...
 
     async def count_jobs(self) -> Mapping[JobStatus, int]:
         """Return how many jobs have each status."""
-        ...
 
     # -- tasks ---------------------------------------------------------------------------------
 
     async def list_tasks(self, query: TaskQuery) -> TaskPage:
         """Return a page of tasks."""
-        ...
 
     async def get_task(self, task_id: int) -> Task | None:
         """Return a task."""
-        ...
 
     async def summarize(self, project: str | None = None) -> Summary:
         """Return the counts, from those that each transaction keeps; it reads no task."""
-        ...
 
     async def claim_tasks(
         self, count: int, project: str | None, worker: str, lease_seconds: int
@@ -315,7 +299,6 @@ class TaskServerStore(Protocol):
         then by due date (none last), then by id. Tasks that another transaction is claiming are
         passed over, so no task goes to two workers.
         """
-        ...
 
     async def update_tasks(self, updates: Sequence[TaskUpdate]) -> list[tuple[int, int]]:
         """Change all these tasks or none; return the id and version of each, in the given order.
@@ -329,7 +312,6 @@ class TaskServerStore(Protocol):
             TasksNotFoundError: some do not exist, whatever versions the others have.
             VersionConflictError: some have other versions.
         """
-        ...
 
     async def delete_tasks(
         self, ids: Sequence[int] | None = None, job_id: str | None = None
@@ -338,4 +320,3 @@ class TaskServerStore(Protocol):
 
         Of a job nothing is missing.
         """
-        ...

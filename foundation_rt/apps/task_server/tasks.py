@@ -39,6 +39,13 @@ def text_bytes(title: str, description: str | None, project: str) -> int:
     return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
 
 
+WIRE_NAMES = (
+    *("id", "title", "description", "status", "dueDate", "project", "priority", "version"),
+    *("claimedBy", "claimExpiresAt", "jobId", "createdBy", "createdAt", "updatedAt"),
+)
+"""The members of a `Task`, as tools, resources and files name them."""
+
+
 class Task(NamedTuple):
     """A stored task, in the order of its columns.
 
@@ -71,19 +78,6 @@ class Task(NamedTuple):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the members of the task as tools and resources send them."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "description": self.description,
-            "status": self.status,
-            "dueDate": self.due_date,
-            "project": self.project,
-            "priority": PRIORITIES[self.priority],
-            "version": self.version,
-            "claimedBy": self.claimed_by,
-            "claimExpiresAt": self.claim_expires_at,
-            "jobId": self.job_id,
-            "createdBy": self.created_by,
-            "createdAt": self.created_at,
-            "updatedAt": self.updated_at,
-        }
+        wire: dict[str, Any] = dict(zip(WIRE_NAMES, self, strict=True))
+        wire["priority"] = PRIORITIES[self.priority]
+        return wire

@@ -21,7 +21,8 @@ import orjson
 
 from ...errors import UsageError
 from .queries import After, TaskFilter, TaskQuery
-from .tasks import Task
+from .tasks import WIRE_NAMES, Task
+from .validation import MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,12 +36,8 @@ FORMATS: tuple[TaskFormat, ...] = get_args(TaskFormat)
 PART_SIZE = 5_000
 """The most tasks of one job of an import."""
 
-_MEMBERS = ("title", "description", "status", "dueDate", "project", "priority")
-_STORED_MEMBERS = (
-    *("id", "version", "claimedBy", "claimExpiresAt"),
-    *("jobId", "createdBy", "createdAt", "updatedAt"),
-)
-_COLUMNS = (*_MEMBERS, *_STORED_MEMBERS)
+_GIVEN_BY_STORE = tuple(name for name in WIRE_NAMES if name not in MEMBERS)
+_COLUMNS = (*MEMBERS, *_GIVEN_BY_STORE)
 
 _PIECE = 1 << 20
 _LONGEST_TASK = 1 << 20
@@ -101,7 +98,7 @@ def part_key(payload: bytes, number: int, failures: int = 0) -> str:
 def _without_stored(task: Any) -> Any:
     if not isinstance(task, dict):
         return task
-    return {name: value for name, value in task.items() if name not in _STORED_MEMBERS}
+    return {name: value for name, value in task.items() if name not in _GIVEN_BY_STORE}
 
 
 def _read_lines(stream: IO[bytes]) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from ...errors import ErrorCode, ToolError
-from .tasks import PRIORITIES, STATUSES, text_bytes
+from .tasks import PRIORITIES, STATUSES, WIRE_NAMES, text_bytes
 
 DEFAULT_STATUS = "TODO"
 DEFAULT_PROJECT = "default"
@@ -120,20 +120,9 @@ INTEGER = {"type": "integer"}
 BOOLEAN = {"type": "boolean"}
 
 STORED_TASK: dict[str, Any] = {
-    "id": INTEGER,
-    "title": STRING,
-    "description": nullable("string"),
-    "status": STRING,
-    "dueDate": nullable("string"),
-    "project": STRING,
-    "priority": STRING,
-    "version": INTEGER,
-    "claimedBy": nullable("string"),
-    "claimExpiresAt": nullable("string"),
-    "jobId": STRING,
-    "createdBy": STRING,
-    "createdAt": STRING,
-    "updatedAt": STRING,
+    **dict.fromkeys(WIRE_NAMES, STRING),
+    **dict.fromkeys(("id", "version"), INTEGER),
+    **dict.fromkeys(("description", "dueDate", "claimedBy", "claimExpiresAt"), nullable("string")),
 }
 """The members of a stored task, as answers have them."""
 
@@ -215,7 +204,7 @@ _COLUMNS: dict[str, tuple[str, Any]] = {
     "project": ("project", DEFAULT_PROJECT),
     "priority": ("priority", DEFAULT_PRIORITY),
 }
-MEMBERS = frozenset(_COLUMNS)
+MEMBERS = (*_COLUMNS,)
 """The members of a task that clients set."""
 
 

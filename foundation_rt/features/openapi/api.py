@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar
 
 from attrs import define, field, frozen
 
@@ -93,42 +93,32 @@ class OpenApiOptions(TypedDict, total=False):
     strict_outputs: bool
 
 
+Definition = TypeVar(
+    "Definition", bound=ToolDefinition | ResourceDefinition | ResourceTemplateDefinition
+)
+
+
 @frozen
-class ApiTool:
-    """A tool that calls an operation.
+class ApiEntry(Generic[Definition]):
+    """A tool, a resource or a template of resources, that calls an operation.
 
     Attributes:
         operation: that it calls.
         plan: its arguments.
         base_url: of its requests.
         definition: as it is registered.
-        call: its handler.
+        handler: of its calls.
     """
 
     operation: ApiOperation
     plan: ArgumentPlan
     base_url: str
-    definition: ToolDefinition
-    call: Callable[[dict[str, Any], ToolContext], Any]
+    definition: Definition
+    handler: Callable[[dict[str, Any], ToolContext], Any]
 
 
-@frozen
-class ApiResource:
-    """A resource, or a template of resources, that an operation reads.
-
-    Attributes:
-        operation: that it calls.
-        plan: its arguments.
-        base_url: of its requests.
-        definition: as it is registered.
-        read: its handler.
-    """
-
-    operation: ApiOperation
-    plan: ArgumentPlan
-    base_url: str
-    definition: ResourceDefinition | ResourceTemplateDefinition
-    read: Callable[[dict[str, Any], ToolContext], Any]
+ApiTool = ApiEntry[ToolDefinition]
+ApiResource = ApiEntry[ResourceDefinition | ResourceTemplateDefinition]
 
 
 @define
@@ -545,14 +535,14 @@ def register_api(api: Api, tools: ToolRegistry, resources: Callable[[], Resource
     """
     for tool in api.tools:
         try:
-            tools.register(tool.definition, tool.call, execution=ExecutionMode.ASYNC)
+            tools.register(tool.definition, tool.handler, execution=ExecutionMode.ASYNC)
         except RegistrationError as error:
             api.skipped.append(SkippedOperation(tool.operation.label, str(error)))
     for each in api.resources:
         try:
             if isinstance(each.definition, ResourceDefinition):
-                resources().register(each.definition, each.read)
+                resources().register(each.definition, each.handler)
             else:
-                resources().register_template(each.definition, each.read)
+                resources().register_template(each.definition, each.handler)
         except RegistrationError as error:
             api.skipped.append(SkippedOperation(each.operation.label, str(error)))

@@ -12,8 +12,8 @@ from typing import Any, Final
 import orjson
 from attrs import define, evolve, field, frozen
 
-from .bodies import FILE_SCHEMA, FORM, MULTIPART, is_binary, is_file
 from .documents import MAX_DEPTH, OpenApiError, References
+from .encoding import FILE_SCHEMA, FORM, MULTIPART, is_binary, is_file
 from .naming import argument_name, shortened
 from .operations import ApiBody, ApiOperation, ApiParameter, is_json
 from .schemas import MAX_DESCRIPTION, MAX_SCHEMAS, STRUCTURE, SchemaConverter, TooManySchemasError

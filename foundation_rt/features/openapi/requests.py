@@ -14,10 +14,9 @@ from attrs import field, frozen
 
 from ..signatures.converters import ConversionError, convert_integer
 from .arguments import ArgumentPlan
-from .bodies import encode_body
+from .encoding import encode_body, header_value, leads_away, path_value, query_pairs, refused
 from .operations import ApiOperation, ApiParameter
 from .security import CallCredentials
-from .styles import header_value, leads_away, path_value, query_pairs, refused
 
 ACCEPT = "application/json, */*;q=0.5"
 
@@ -80,9 +79,7 @@ def build_request(
     has_body, value = plan.body_value(arguments)
     content = None
     if has_body and plan.body is not None:
-        encoded = encode_body(plan.body, value)
-        content = encoded.content
-        headers["Content-Type"] = encoded.media_type
+        content, headers["Content-Type"] = encode_body(plan.body, value)
     url = _url(base_url, operation.path, path_values, query)
     headers.update(credentials.headers)
     return ApiRequest(operation.method, url, headers, content, tuple(credentials.secrets))

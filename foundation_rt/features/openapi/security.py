@@ -15,8 +15,8 @@ from attrs import define, field, frozen
 
 from ...base.shell_words import quote
 from .documents import OpenApiError, References
+from .encoding import refused
 from .operations import is_settable_header
-from .styles import refused
 
 if TYPE_CHECKING:
     from ..context import ToolContext
@@ -174,14 +174,6 @@ class Credentials:
             if callable(given):
                 given = given(context)
         return cast(Secret, await given if isawaitable(given) else given)
-
-    def variables(self) -> dict[str, str]:
-        """Return the environment variables of secrets, by scheme."""
-        return {
-            name: each.variable
-            for name, each in self._given().items()
-            if isinstance(each, OperatorSecret) and each.variable is not None
-        }
 
     def described(self) -> list[str]:
         """Return where the secret of each scheme comes from: a variable, `auth`, or nowhere."""

@@ -54,7 +54,6 @@ from ...tasks import STATUSES, NewTask, Task, text_bytes
 from . import lists, statements
 from .copying import COPY, encode_rows, read_date
 from .lists import ALL_PROJECTS, CountChanges
-from .notices import decode_change, notify
 
 MIGRATIONS: Final = read_migrations("foundation_rt.apps.task_server.stores", "migrations/postgres")
 _APPLICATION: Final = "the task server"
@@ -203,7 +202,7 @@ class PostgresTaskStore:
     def _hear(self, payload: str | None) -> None:
         """Take the notification of another process; None if some may be lost."""
         if self._listens.is_set():
-            self._tell(decode_change(payload))
+            self._tell(statements.decode_change(payload))
         self._listens.set()  # by the first one, which says that from now on none is
 
     def on_change(self, callback: Callable[[Change], object]) -> None:
@@ -516,7 +515,7 @@ class PostgresTaskStore:
             await self._connections.read(self._notify(change))
 
     def _notify(self, change: Change) -> Query:
-        return notify(self._schema, change)
+        return statements.notify(self._schema, change)
 
     def _tell(self, change: Change) -> None:
         if change == Change():

@@ -1,4 +1,4 @@
-"""The SQL of jobs, and of changes to tasks.
+"""The SQL of jobs, of changes to tasks, and of notifications.
 
 The transaction of a job locks in this order: tasks by ascending id, the job, the counts and what
 principals store, each in the order of its key. The others lock some of these in the same order, or
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from .....base.database.postgres import Query
 from ...jobs import Job, JobClaim, NewJob
-from ...store import TaskQuota
+from ...store import Change, TaskQuota
 
 _RFC3339 = """'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'"""
 
@@ -281,16 +283,6 @@ def _claim_values(claim: JobClaim) -> tuple[object, ...]:
 # -- tasks --------------------------------------------------------------------------------------
 
 
-def notify_completed(channel: str, job_id: str) -> Query:
-    """Tell other processes that a job has stored its tasks, as `notices.encode_change` would."""
-    return (
-        """SELECT pg_notify(%b, json_build_object('tasks', json_build_array(
-            json_build_array(min(id), max(id))), 'jobs', json_build_array(%b::text), 'lists', true
-        )::text) FROM {schema}.tasks WHERE job_id = %b::uuid""",
-        (channel, job_id, job_id),
-    )
-
-
 def range_of_job(job_id: str) -> Query:
     """Return the first and the last id of the tasks that a job has stored."""
     return ("SELECT min(id), max(id) FROM {schema}.tasks WHERE job_id = %b::uuid", (job_id,))
@@ -415,4 +407,61 @@ def summarize(project: str) -> Query:
             FROM {{schema}}.task_counts WHERE project = %b GROUP BY status
         ) AS counts ON true""",
         (project,),
+    )
+
+
+# -- what processes tell each other of their commits, by NOTIFY ----------------------------------
+
+MOST_BYTES = 7_900
+"""PostgreSQL refuses payloads of 8,000 bytes."""
+
+EVERYTHING = Change(everything=True, lists=True)
+
+
+def encode_change(change: Change) -> str:
+    """Return the payload of a notification; a change that is too long becomes `EVERYTHING`."""
+    members = {
+        "tasks": change.tasks,
+        "jobs": change.jobs,
+        "lists": change.lists,
+        "everything": change.everything,
+    }
+    payload = orjson.dumps({name: value for name, value in members.items() if value})
+    return payload.decode() if len(payload) <= MOST_BYTES else encode_change(EVERYTHING)
+
+
+def decode_change(payload: str | None) -> Change:
+    """Return the change of a notification.
+
+    None says that notifications may have been lost. What is not understood, as of another version,
+    is `EVERYTHING` too.
+    """
+    try:
+        members = orjson.loads(payload or "")
+        return Change(
+            tasks=tuple((int(first), int(last)) for first, last in members.get("tasks", ())),
+            jobs=tuple(str(job_id) for job_id in members.get("jobs", ())),
+            everything=bool(members.get("everything")),
+            lists=bool(members.get("lists")),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return EVERYTHING
+
+
+def notify(channel: str, change: Change) -> Query:
+    """Return the query that tells other processes of a change, after its commit and by itself.
+
+    Within the transaction it would keep all others that notify from committing until this one is on
+    disk.
+    """
+    return ("SELECT pg_notify(%b, %b)", (channel, encode_change(change)))
+
+
+def notify_completed(channel: str, job_id: str) -> Query:
+    """Tell other processes that a job has stored its tasks, as `encode_change` would."""
+    return (
+        """SELECT pg_notify(%b, json_build_object('tasks', json_build_array(
+            json_build_array(min(id), max(id))), 'jobs', json_build_array(%b::text), 'lists', true
+        )::text) FROM {schema}.tasks WHERE job_id = %b::uuid""",
+        (channel, job_id, job_id),
     )
