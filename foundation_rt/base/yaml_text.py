@@ -2,7 +2,7 @@
 
 PyYAML makes values by the rules of YAML 1.1, where `no` is false, `010` is eight and `2020-01-01` a
 date, and takes 2 s for a MiB. So only its events are used, which libyaml makes in C. A value is
-counted before it is kept, an alias with all that it stands for, and nothing recurs (OAPI-02).
+counted before it is kept, an alias with all that it stands for, and levels are bounded (OAPI-02).
 """
 
 from __future__ import annotations
@@ -52,104 +52,95 @@ def parse_yaml(text: bytes, *, max_values: int, max_depth: int) -> Any:
     try:
         loader = _Loader(text.decode())
         try:
-            return _Composer(max_values, max_depth).value_of(loader)
+            return _Composer(loader, max_values, max_depth).document()
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())[:300]) from None
 
 
-class _Open:
-    """A mapping or a sequence that has not ended.
-
-    Attributes:
-        value: what is in it so far.
-        anchor: the name by which aliases refer to it; None if it has none.
-        before: the number of values before it.
-        key: of the member whose value comes next; None: its key comes next.
-        height: the levels in it.
-    """
-
-    __slots__ = ("anchor", "before", "height", "key", "value")
-
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, before: int) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.before = before
-        self.key: str | None = None
-        self.height = 0
-
-
 class _Composer:
-    """Makes the value of one document from its events."""
+    """Makes the value of one document from its events, which a loader has."""
 
-    def __init__(self, max_values: int, max_depth: int) -> None:
+    def __init__(self, loader: Any, max_values: int, max_depth: int) -> None:
+        self.next_event = loader.get_event
         self.max_values = max_values
         self.max_depth = max_depth
-        self.open: list[_Open] = []
         self.anchors: dict[str, tuple[Any, int, int] | None] = {}
         self.count = 0
-        self.documents = 0
-        self.found: Any = None
 
-    def value_of(self, loader: Any) -> Any:
+    def document(self) -> Any:
         """Return the value of the only document."""
-        next_event = loader.get_event
-        while True:
-            event = next_event()
-            kind = type(event)
-            if kind is yaml.ScalarEvent:
-                self._scalar(event)
-            elif kind is yaml.MappingStartEvent:
-                self._begin({}, event, "map")
-            elif kind is yaml.SequenceStartEvent:
-                self._begin([], event, "seq")
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                self._end()
-            elif kind is yaml.AliasEvent:
-                self._alias(event.anchor)
-            elif kind is yaml.DocumentStartEvent:
-                self.documents += 1
-                if self.documents > 1:
+        found, documents = None, 0
+        while type(event := self.next_event()) is not yaml.StreamEndEvent:
+            if type(event) is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
                     raise ValueError("it has more than one document")
-            elif kind is yaml.StreamEndEvent:
-                return self.found
+                found, _ = self._value(self.next_event(), 0)
+        return found
 
-    def _scalar(self, event: Any) -> None:
+    def _value(self, event: Any, depth: int) -> tuple[Any, int]:
+        """Return the value that begins with an event, and the levels in it.
+
+        Args:
+            event: the first one of the value.
+            depth: the levels around it, `max_depth` at most.
+        """
+        if type(event) is yaml.AliasEvent:
+            return self._target(event, depth)
+        before, height = self.count, 0
         self._counted(1)
-        if self._takes_key():
-            if event.value == "<<":
-                raise ValueError("merge keys (`<<`) are no part of YAML 1.2: write them out")
-            value: Any = event.value  # as it is written: status codes are texts in JSON
-            self.open[-1].key = value
-        elif event.tag is None:
-            value = _resolved(event.value) if event.implicit[0] else event.value
-            self._add(value)
+        if type(event) is yaml.ScalarEvent:
+            value = _scalar(event)
         else:
-            value = _tagged(event.tag, event.value)
-            self._add(value)
+            if depth >= self.max_depth:
+                raise ValueError(f"it is nested deeper than {self.max_depth} levels")
+            if event.anchor is not None:
+                self.anchors[event.anchor] = None
+            is_mapping = type(event) is yaml.MappingStartEvent
+            _check_tag(event.tag, "map" if is_mapping else "seq")
+            value, height = self._members(depth + 1) if is_mapping else self._items(depth + 1)
         if event.anchor is not None:
-            self.anchors[event.anchor] = (value, 1, 0)
+            self.anchors[event.anchor] = (value, self.count - before, height)
+        return value, height
 
-    def _begin(self, value: Any, event: Any, tag: str) -> None:
-        if event.tag not in (None, "!", f"{_PREFIX}{tag}"):
-            raise ValueError(f"it has a value that JSON lacks: {event.tag[:100]}")
-        if self._takes_key():
+    def _items(self, depth: int) -> tuple[list[Any], int]:
+        items, height = [], 0
+        while type(event := self.next_event()) is not yaml.SequenceEndEvent:
+            item, below = self._value(event, depth)
+            items.append(item)
+            height = max(height, below)
+        return items, height + 1
+
+    def _members(self, depth: int) -> tuple[dict[str, Any], int]:
+        members, height = {}, 0
+        while type(event := self.next_event()) is not yaml.MappingEndEvent:
+            key = self._key(event, depth)
+            members[key], below = self._value(self.next_event(), depth)
+            height = max(height, below)
+        return members, height + 1
+
+    def _key(self, event: Any, depth: int) -> str:
+        """Return a key as it is written: status codes are texts in JSON."""
+        if type(event) is yaml.AliasEvent:
+            target, _ = self._target(event, depth)
+            if not isinstance(target, str):
+                raise ValueError("it has a key that is no text")
+            return target
+        if type(event) is not yaml.ScalarEvent:
             raise ValueError("it has a key that is no scalar")
-        if len(self.open) >= self.max_depth:
-            raise ValueError(f"it is nested deeper than {self.max_depth} levels")
-        if event.anchor is not None:
-            self.anchors[event.anchor] = None
-        self.open.append(_Open(value, event.anchor, self.count))
         self._counted(1)
+        key: str = event.value
+        if key == "<<":
+            raise ValueError("merge keys (`<<`) are no part of YAML 1.2: write them out")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (key, 1, 0)
+        return key
 
-    def _end(self) -> None:
-        ended = self.open.pop()
-        if ended.anchor is not None:
-            self.anchors[ended.anchor] = (ended.value, self.count - ended.before, ended.height + 1)
-        self._add(ended.value, ended.height + 1)
-
-    def _alias(self, anchor: str) -> None:
+    def _target(self, alias: Any, depth: int) -> tuple[Any, int]:
+        """Return what an alias stands for, counted as if it was written out, and its levels."""
+        anchor = alias.anchor
         if anchor not in self.anchors:
             raise ValueError(f"the alias {anchor[:100]!r} refers to nothing")
         target = self.anchors[anchor]
@@ -157,34 +148,25 @@ class _Composer:
             raise ValueError("an alias refers to what it is in")
         value, size, height = target
         self._counted(size)
-        if len(self.open) + height > self.max_depth:
+        if depth + height > self.max_depth:
             raise ValueError(f"it is nested deeper than {self.max_depth} levels")
-        if not self._takes_key():
-            self._add(value, height)
-        elif isinstance(value, str):
-            self.open[-1].key = value
-        else:
-            raise ValueError("it has a key that is no text")
-
-    def _takes_key(self) -> bool:
-        return bool(self.open) and self.open[-1].key is None and type(self.open[-1].value) is dict
-
-    def _add(self, value: Any, height: int = 0) -> None:
-        if not self.open:
-            self.found = value
-            return
-        around = self.open[-1]
-        if isinstance(around.value, list):
-            around.value.append(value)
-        elif around.key is not None:
-            around.value[around.key] = value
-            around.key = None
-        around.height = max(around.height, height)
+        return value, height
 
     def _counted(self, number: int) -> None:
         self.count += number
         if self.count > self.max_values:
             raise ValueError(f"it has more than {self.max_values:,} values, aliases written out")
+
+
+def _check_tag(tag: str | None, name: str) -> None:
+    if tag not in (None, "!", f"{_PREFIX}{name}"):
+        raise ValueError(f"it has a value that JSON lacks: {tag[:100]}")
+
+
+def _scalar(event: Any) -> Any:
+    if event.tag is not None:
+        return _tagged(event.tag, event.value)
+    return _resolved(event.value) if event.implicit[0] else event.value
 
 
 def _resolved(text: str) -> Any:

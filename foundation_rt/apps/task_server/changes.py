@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -22,8 +22,6 @@ from .tools.lists import summary_to_wire
 from .validation import MAX_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...features.context import SessionLog
     from ...server import Server
     from .jobs import Job
@@ -153,7 +151,9 @@ class JobWaiters:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        with self._listen(job_id) as changed:
+        changed = asyncio.Event()
+        self._waiting.setdefault(job_id, set()).add(changed)
+        try:
             while True:
                 changed.clear()
                 job = await self._store.get_job(job_id)
@@ -165,15 +165,8 @@ class JobWaiters:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, _POLL_S)):
                         await changed.wait()
-
-    @contextmanager
-    def _listen(self, job_id: str) -> Iterator[asyncio.Event]:
-        event = asyncio.Event()
-        self._waiting.setdefault(job_id, set()).add(event)
-        try:
-            yield event
         finally:
-            self._waiting[job_id].discard(event)
+            self._waiting[job_id].discard(changed)
             if not self._waiting[job_id]:
                 del self._waiting[job_id]
 

@@ -21,6 +21,11 @@ def out_of_attempts_message(attempts: int) -> str:
     )
 
 
+def lost_message(attempts: int, has_payload: bool) -> str:
+    """Return the error message of a job that nobody can carry out any more."""
+    return out_of_attempts_message(attempts) if has_payload else PAYLOAD_LOST_MESSAGE
+
+
 @frozen
 class NewJob:
     """A job that a caller submits.

@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from attrs import define, evolve, field
@@ -220,29 +221,17 @@ class _Importer:
 
 async def _beside(function: Callable[[], _Result]) -> _Result:
     """Return the result of a function that may block, called in a thread that no exit waits for."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Result] = loop.create_future()
-
-    def finish(result: _Result | None, error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(cast("_Result", result))
-        else:
-            done.set_exception(error)
+    future: Future[_Result] = Future()
+    future.set_running_or_notify_cancel()  # from now on nobody cancels it
 
     def run() -> None:
-        result: _Result | None = None
-        failure: Exception | None = None
         try:
-            result = function()
+            future.set_result(function())
         except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(finish, result, failure)
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(future)
 
 
 def _place(pointer: str, first: int) -> str:
@@ -278,11 +267,11 @@ def _reading(path: str) -> Iterator[IO[bytes]]:
         # Not closed: a thread may still be reading when the command is interrupted.
         yield open(os.dup(sys.stdin.fileno()), "rb")  # noqa: PTH123, SIM115
         return
-    with ExitStack() as stack:
-        try:
-            stream = stack.enter_context(Path(path).open("rb"))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        stream = Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    with stream:
         yield stream
 
 

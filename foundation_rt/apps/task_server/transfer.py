@@ -241,6 +241,8 @@ class _Text:
         while True:
             try:
                 _, end = self._json.raw_decode(self._held, self._at)
+                # The decoder that finds its end takes NaN and half surrogates too.
+                value = orjson.loads(self._held[self._at : end])
             except (ValueError, RecursionError) as error:
                 # A value that is cut off is read on; one that is wrong never becomes a value.
                 if len(self._held) - self._at > _LONGEST_TASK or not self._more():
@@ -250,17 +252,8 @@ class _Text:
                 continue
             # A number at the end of a piece may go on in the next.
             if end < len(self._held) or not self._more():
-                value = self._strict(self._held[self._at : end])
                 self._at = end
                 return value
-
-    def _strict(self, text: str) -> Any:
-        """Return a value; the decoder that finds its end takes NaN and half surrogates too."""
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            where = f"character {self.position}"
-            raise UsageError(f"{where} is not valid JSON: {error.msg}") from None
 
     def rest(self) -> str:
         """Take everything."""

@@ -52,14 +52,14 @@ def read_document(document: Document) -> References:
     """
     if isinstance(document, Mapping):
         copy, size = _copied(document)
-        return References(_checked(copy), None, Unfolding(size))
+        return References(_checked(copy), None, size)
     if isinstance(document, str) and not _is_text(document):
         document = Path(document)
     if isinstance(document, Path):
         value, size = _read_file(document)
-        return References(_checked(value), document.resolve().parent, Unfolding(size))
+        return References(_checked(value), document.resolve().parent, size)
     text = document.encode("utf-8", "surrogatepass") if isinstance(document, str) else document
-    return References(_checked(parse_text(text, "the document")), None, Unfolding(len(text)))
+    return References(_checked(parse_text(text, "the document")), None, len(text))
 
 
 def _is_text(document: str) -> bool:
@@ -138,31 +138,6 @@ def _checked(document: Any) -> dict[str, Any]:
     return document
 
 
-@define
-class Unfolding:
-    """The schemas that the references and aliases of a document may unfold into (OAPI-48).
-
-    Args:
-        size: of the text of the document, in bytes.
-    """
-
-    size: int
-    _count: int = field(default=0, init=False)
-
-    def add(self) -> None:
-        """Count a schema.
-
-        Raises:
-            OpenApiError: the document unfolds into too many.
-        """
-        self._count += 1
-        most = min(_MOST_SCHEMAS, _FEW_SCHEMAS + self.size // 4)
-        if self._count > most:
-            raise OpenApiError(
-                f"the document unfolds into more than {most:,} schemas: include fewer operations"
-            )
-
-
 @define(eq=False)
 class References:
     """A document, and the targets of its references (OAPI-05).
@@ -170,12 +145,13 @@ class References:
     Attributes:
         document: the OpenAPI document.
         folder: that of the document; references lead to files in it. None: there are no files.
-        unfolding: the schemas that were read.
+        size: of its text and the files that were read, in bytes.
     """
 
     document: dict[str, Any]
     folder: Path | None
-    unfolding: Unfolding
+    size: int
+    _schemas: int = field(default=0, init=False)
     _files: dict[str, Any] = field(factory=dict, init=False)
     _loaded: dict[str, str] = field(factory=dict, init=False)
     _targets: dict[str, tuple[str, Any]] = field(factory=dict, init=False)
@@ -186,6 +162,19 @@ class References:
     def has_boolean_limits(self) -> bool:
         """Return whether the document is of 3.0, whose schemas are not those of JSON Schema."""
         return str(self.document["openapi"]).startswith("3.0")
+
+    def count_schema(self) -> None:
+        """Count a schema, of those that references and aliases unfold into (OAPI-48).
+
+        Raises:
+            OpenApiError: there are too many.
+        """
+        self._schemas += 1
+        most = min(_MOST_SCHEMAS, _FEW_SCHEMAS + self.size // 4)
+        if self._schemas > most:
+            raise OpenApiError(
+                f"the document unfolds into more than {most:,} schemas: include fewer operations"
+            )
 
     def follow(self, value: Any) -> Any:
         """Return `value`, or what its `$ref` leads to at last.
@@ -261,7 +250,7 @@ class References:
             place = str(len(self._loaded))
             value, size = _read_file(self._path_of(name, shown))
             self._files[place] = _relocated(value, place, posixpath.dirname(name), 0)
-            self.unfolding.size += size
+            self.size += size
             self._loaded[name] = place
         return self._loaded[name]
 

@@ -118,7 +118,7 @@ class SchemaConverter:
             TooManySchemasError: see there.
             OpenApiError: a reference leads nowhere, or there are too many.
         """
-        self.references.unfolding.add()
+        self.references.count_schema()
         self._count += 1
         if self._count > MAX_SCHEMAS:
             raise TooManySchemasError(f"it has more than {MAX_SCHEMAS:,} schemas in it")

@@ -29,13 +29,12 @@ from .....base.database.postgres import (
 from .....errors import UsageError
 from ...jobs import (
     JOB_STATUSES,
-    PAYLOAD_LOST_MESSAGE,
     Job,
     JobClaim,
     JobStatus,
     NewJob,
     Submission,
-    out_of_attempts_message,
+    lost_message,
 )
 from ...queries import EXACT_TOTAL, Summary, TaskPage, TaskQuery, casefold_text
 from ...store import (
@@ -292,10 +291,7 @@ class PostgresTaskStore:
 
     async def release_job(self, claim: JobClaim) -> bool:
         """See `TaskServerStore`."""
-        [released] = await self._write(statements.release_job(claim))
-        if released:
-            await self._announce(Change(jobs=(claim.job.job_id,)))
-        return bool(released)
+        return bool(await self._write_job(statements.release_job(claim), claim))
 
     async def complete_job(self, claim: JobClaim, tasks: Sequence[NewTask]) -> Job | None:
         """See `TaskServerStore`."""
@@ -328,10 +324,14 @@ class PostgresTaskStore:
 
     async def fail_job(self, claim: JobClaim, error_message: str) -> Job | None:
         """See `TaskServerStore`."""
-        [rows] = await self._write(statements.fail_job(claim, error_message))
+        return _job(await self._write_job(statements.fail_job(claim, error_message), claim))
+
+    async def _write_job(self, query: Query, claim: JobClaim) -> list[Row]:
+        """Execute one statement about a claimed job, and tell of the job if it has changed."""
+        [rows] = await self._write(query)
         if rows:
             await self._announce(Change(jobs=(claim.job.job_id,)))
-        return _job(rows)
+        return rows
 
     async def maintain_jobs(self, max_attempts: int, keep_hours: int) -> JobMaintenance:
         """See `TaskServerStore`.
@@ -531,9 +531,7 @@ async def _fail_lost_jobs(transaction: Transaction, max_attempts: int) -> list[J
         counts.store(principal, -tasks, -size)
     failed = await transaction.commit(
         *(
-            statements.fail_lost_job(
-                job_id, out_of_attempts_message(attempts) if has_payload else PAYLOAD_LOST_MESSAGE
-            )
+            statements.fail_lost_job(job_id, lost_message(attempts, has_payload))
             for job_id, attempts, has_payload, *_ in lost
         ),
         *counts.queries(),

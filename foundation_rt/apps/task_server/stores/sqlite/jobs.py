@@ -9,13 +9,12 @@ from typing import Any
 
 from ...jobs import (
     JOB_STATUSES,
-    PAYLOAD_LOST_MESSAGE,
     Job,
     JobClaim,
     JobStatus,
     NewJob,
     Submission,
-    out_of_attempts_message,
+    lost_message,
 )
 from ...queries import casefold_text
 from ...store import (
@@ -254,11 +253,7 @@ def maintain(connection: sqlite3.Connection, max_attempts: int, keep_hours: int)
         (max_attempts, time),
     ).fetchall()
     failed = [
-        _fail(
-            connection,
-            job_id,
-            out_of_attempts_message(attempts) if has_payload else PAYLOAD_LOST_MESSAGE,
-        )
+        _fail(connection, job_id, lost_message(attempts, has_payload))
         for job_id, attempts, has_payload in lost
     ]
     return JobMaintenance(failed, removed)
