@@ -21,9 +21,10 @@ from ...protocol.content import ResourceContents, ToolResult
 from ...protocol.tool_annotations import ToolAnnotations
 from ..resources.registry import ResourceDefinition, ResourceTemplateDefinition
 from .arguments import ArgumentPlan, plan_arguments
-from .documents import Document, OpenApiError, References, read_document
+from .documents import Document, OpenApiError, References, object_at, read_document
 from .naming import shortened, tool_names
 from .operations import (
+    VARIABLE,
     ApiOperation,
     SkippedOperation,
     is_http_url,
@@ -221,8 +222,7 @@ class _Reader:
     ) -> None:
         self.references = references
         self.options = options
-        info = references.document.get("info")
-        info = info if isinstance(info, dict) else {}
+        info = object_at(references.document, "info")
         client = options.get("client")
         headers = dict(options.get("headers") or {})
         self.api = Api(
@@ -329,7 +329,7 @@ class _Reader:
         variables = {
             each.name: argument.replace("-", "_") for argument, each in plan.parameters.items()
         }
-        path = re.sub(r"\{([^{}/]+)\}", lambda match: f"{{{variables[match[1]]}}}", operation.path)
+        path = VARIABLE.sub(lambda match: f"{{{variables[match[1]]}}}", operation.path)
         uri = f"{RESOURCE_SCHEME}://{path.partition('?')[0].lstrip('/')}"
         members: dict[str, Any] = {"name": name, "description": description_of(operation)}
         definition: ResourceDefinition | ResourceTemplateDefinition
@@ -383,8 +383,7 @@ def output_schema(
         if not re.fullmatch(r"2\d\d|2XX", status):
             continue
         response = references.follow(operation.responses[status])
-        content = response.get("content") if isinstance(response, dict) else None
-        for media_type, value in (content if isinstance(content, dict) else {}).items():
+        for media_type, value in object_at(response, "content").items():
             if is_json(media_type.partition(";")[0].strip().lower()) and isinstance(value, dict):
                 return _output_schema(value.get("schema"), references)
     return None, False

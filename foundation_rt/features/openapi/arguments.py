@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from attrs import define, evolve, field, frozen
 
-from .documents import MAX_DEPTH, OpenApiError, References
+from .documents import MAX_DEPTH, OpenApiError, References, object_at
 from .encoding import FILE_SCHEMA, FORM, MULTIPART, is_binary, is_file
 from .naming import argument_name, shortened
 from .operations import ApiBody, ApiOperation, ApiParameter, is_json
@@ -100,7 +100,7 @@ class _Planner:
         if body.media_type == MULTIPART and schema is not None:
             files = {
                 name
-                for name, each in _properties(schema).items()
+                for name, each in object_at(schema, "properties").items()
                 if is_file(self.converter.references, body, name, each)
             }
             body = evolve(body, files=frozenset(files))
@@ -115,7 +115,7 @@ class _Planner:
         schema = self.converter.references.follow(body.schema)
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             return None
-        return schema if _properties(schema) else None
+        return schema if object_at(schema, "properties") else None
 
     def _is_flat(self, body: ApiBody, schema: dict[str, Any]) -> bool:
         """Return whether the properties of a body can be arguments of their own (OAPI-17)."""
@@ -129,8 +129,9 @@ class _Planner:
             return False
         if not body.is_required and schema.get("required"):
             return False
-        names = {argument_name(name, "body", ()) for name in _properties(schema)}
-        return len(names) == len(_properties(schema)) and names.isdisjoint(self.properties)
+        properties = object_at(schema, "properties")
+        names = {argument_name(name, "body", ()) for name in properties}
+        return len(names) == len(properties) and names.isdisjoint(self.properties)
 
     def _add_properties(self, body: ApiBody, schema: dict[str, Any]) -> None:
         converted = self._with_files(body, schema)
@@ -159,16 +160,12 @@ class _Planner:
 
     def _with_files(self, body: ApiBody, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the schema of an object whose files are given in base64 (OAPI-18)."""
-        references = self.converter.references
-        others = {
-            name: each for name, each in _properties(schema).items() if name not in body.files
-        }
+        given = object_at(schema, "properties")
+        others = {name: each for name, each in given.items() if name not in body.files}
         converted: dict[str, Any] = self.converter.convert({**schema, "properties": others})
         properties = converted.setdefault("properties", {})
-        for name in _properties(schema):
-            if name not in body.files:
-                continue
-            final = references.follow(_properties(schema)[name])
+        for name in (name for name in given if name in body.files):
+            final = self.converter.references.follow(given[name])
             file = _described(dict(FILE_SCHEMA), final.get("description"))
             is_array = final.get("type") == "array"
             properties[name] = {"type": "array", "items": dict(FILE_SCHEMA)} if is_array else file
@@ -214,11 +211,6 @@ def _plan(operation: ApiOperation, converter: SchemaConverter) -> ArgumentPlan:
     return ArgumentPlan(
         schema, planner.parameters, planner.body_properties, planner.body_argument, body
     )
-
-
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
 
 
 def _described(schema: Any, description: str | None) -> Any:

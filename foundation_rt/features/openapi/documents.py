@@ -138,6 +138,19 @@ def _checked(document: Any) -> dict[str, Any]:
     return document
 
 
+def object_at(value: Any, *names: str) -> dict[str, Any]:
+    """Return the object that members of a value of a document lead to; empty if there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def list_at(value: Any, *names: str) -> list[Any]:
+    """Return the list that is the last of these members; empty if there is none."""
+    found = object_at(value, *names[:-1]).get(names[-1])
+    return found if isinstance(found, list) else []
+
+
 @define(eq=False)
 class References:
     """A document, and the targets of its references (OAPI-05).
@@ -277,11 +290,8 @@ class References:
 
 def _parts_of_schemas(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each reference in an `allOf` of a named schema, after the name."""
-    components = document.get("components")
-    schemas = components.get("schemas") if isinstance(components, dict) else None
-    for name, schema in (schemas if isinstance(schemas, dict) else {}).items():
-        parts = schema.get("allOf") if isinstance(schema, dict) else None
-        for part in parts if isinstance(parts, list) else ():
+    for name, schema in object_at(document, "components", "schemas").items():
+        for part in list_at(schema, "allOf"):
             if isinstance(part, dict) and isinstance(part.get("$ref"), str):
                 yield name, part["$ref"]
 

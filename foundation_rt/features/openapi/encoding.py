@@ -19,7 +19,7 @@ from attrs import evolve
 
 from ...base.exact_json import dumps
 from ...errors import ErrorCode, ToolError
-from .documents import References
+from .documents import References, object_at
 from .operations import ApiBody, ApiParameter, is_json, is_text
 
 _RESERVED: Final = ":/?@!$'()*,;[]"
@@ -257,8 +257,7 @@ def is_file(references: References, body: ApiBody, name: str, schema: Any) -> bo
         return False
     if final.get("type") == "array":
         return is_file(references, body, name, final.get("items"))
-    given = body.encodings.get(name)
-    sent_as = given.get("contentType") if isinstance(given, dict) else None
+    sent_as = object_at(body.encodings, name).get("contentType")
     if isinstance(sent_as, str):
         first = sent_as.partition(",")[0].partition(";")[0].strip().lower()
         return is_binary(first) or first == "*/*"
@@ -309,7 +308,7 @@ def _form(body: ApiBody, value: Any) -> bytes:
 def form_parameter(name: str, value: Any, encoding: Any) -> ApiParameter:
     """Return the parameter that carries a property of a form."""
     parameter = ApiParameter(name, "query")
-    given = encoding if isinstance(encoding, dict) else {}
+    given = object_at(encoding)
     style = given.get("style")
     if style in ("form", "spaceDelimited", "pipeDelimited", "deepObject"):
         explode = given.get("explode", style in ("form", "deepObject"))
@@ -324,7 +323,7 @@ def form_parameter(name: str, value: Any, encoding: Any) -> ApiParameter:
 
 def _multipart(body: ApiBody, value: Any) -> tuple[bytes, str]:
     parts: list[bytes] = []
-    for name, each in (value if isinstance(value, dict) else {}).items():
+    for name, each in object_at(value).items():
         several = each if isinstance(each, list) else [each]
         parts += [_part(body, name, one) for one in several if one is not None]
     # Nobody can write a text that contains the digest of a request with that text.
@@ -335,8 +334,7 @@ def _multipart(body: ApiBody, value: Any) -> tuple[bytes, str]:
 
 
 def _part(body: ApiBody, name: str, value: Any) -> bytes:
-    given = body.encodings.get(name)
-    media_type = given.get("contentType") if isinstance(given, dict) else None
+    media_type = object_at(body.encodings, name).get("contentType")
     filename = None
     if name in body.files and isinstance(value, dict):
         content = from_base64(name, value.get("data", ""))

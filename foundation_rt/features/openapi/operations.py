@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 
-from .documents import OpenApiError, References
+from .documents import OpenApiError, References, list_at, object_at
 
 Location = Literal["path", "query", "header", "cookie"]
 Style = Literal[
@@ -53,7 +53,7 @@ _TEXT: Final = re.compile(
     r"|(?:java|ecma|type)script|x?html|markdown|css|sh|python|perl|php|tex|latex|diff"
     r"|pem-file|pem-certificate-chain|x-www-form-urlencoded)"
 )
-_VARIABLE: Final = re.compile(r"\{([^{}/]+)\}")
+VARIABLE: Final = re.compile(r"\{([^{}/]+)\}")
 
 
 def is_settable_header(name: str) -> bool:
@@ -199,36 +199,27 @@ def _operation(
 ) -> ApiOperation:
     given = item[method]
     document = references.document
-    responses = given.get("responses")
-    security = given.get("security", document.get("security"))
+    security = list_at(given if "security" in given else document, "security")
     return ApiOperation(
         id=_text(given.get("operationId")),
         method=method.upper(),
         path=path,
         summary=_text(given.get("summary")) or _text(item.get("summary")),
         description=_text(given.get("description")) or _text(item.get("description")),
-        tags=tuple(each for each in _list(given.get("tags")) if isinstance(each, str)),
+        tags=tuple(each for each in list_at(given, "tags") if isinstance(each, str)),
         is_deprecated=given.get("deprecated") is True,
         parameters=_parameters(references, path, item, given),
         body=_body(references, given.get("requestBody")),
-        security=tuple(tuple(each) for each in _list(security) if isinstance(each, dict)),
+        security=tuple(tuple(each) for each in security if isinstance(each, dict)),
         servers=tuple(
-            _list(given.get("servers")) or _list(item.get("servers")) or _servers(document)
+            list_at(given, "servers") or list_at(item, "servers") or list_at(document, "servers")
         ),
-        responses=responses if isinstance(responses, dict) else {},
+        responses=object_at(given, "responses"),
     )
-
-
-def _servers(document: dict[str, Any]) -> list[Any]:
-    return _list(document.get("servers"))
 
 
 def _text(value: Any) -> str | None:
     return value.strip() or None if isinstance(value, str) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _parameters(
@@ -236,11 +227,11 @@ def _parameters(
 ) -> tuple[ApiParameter, ...]:
     """Return the parameters; those of the operation replace those of its path."""
     found: dict[tuple[str, str], ApiParameter] = {}
-    for each in (*_list(item.get("parameters")), *_list(given.get("parameters"))):
+    for each in (*list_at(item, "parameters"), *list_at(given, "parameters")):
         parameter = _parameter(references, references.follow(each))
         if parameter is not None:
             found[parameter.location, parameter.name] = parameter
-    variables = _VARIABLE.findall(path)
+    variables = VARIABLE.findall(path)
     for name in variables:  # documents forget them
         found.setdefault(
             ("path", name), ApiParameter(name, "path", {"type": "string"}, True, "simple", False)
@@ -267,7 +258,7 @@ def _parameter(references: References, given: Any) -> ApiParameter | None:
     media_type, schema = None, given.get("schema")
     if isinstance(content, dict) and content:
         media_type, value = next(iter(content.items()))
-        schema = value.get("schema") if isinstance(value, dict) else None
+        schema = object_at(value).get("schema")
     return ApiParameter(
         name=name,
         location=cast(Location, location),
@@ -306,19 +297,17 @@ def _rank(media_type: str) -> int:
 
 def _body(references: References, given: Any) -> ApiBody | None:
     given = references.follow(given)
-    content = given.get("content") if isinstance(given, dict) else None
-    if not isinstance(content, dict) or not content:
+    content = object_at(given, "content")
+    if not content:
         return None
     types = {name.partition(";")[0].strip().lower(): each for name, each in content.items()}
     media_type = min(types, key=_rank)
-    value = references.follow(types[media_type])
-    value = value if isinstance(value, dict) else {}
-    encodings = value.get("encoding")
+    value = object_at(references.follow(types[media_type]))
     return ApiBody(
         media_type="application/json" if media_type == "*/*" else media_type,
         schema=value.get("schema"),
         is_required=given.get("required") is True,
-        encodings=encodings if isinstance(encodings, dict) else {},
+        encodings=object_at(value, "encoding"),
         description=_text(given.get("description")),
     )
 
@@ -340,10 +329,8 @@ def server_url(servers: tuple[Any, ...], base: str | None) -> str | None:
     url = given.get("url", "/")
     if not isinstance(url, str):
         return None
-    variables = given.get("variables")
-    for name, each in (variables if isinstance(variables, dict) else {}).items():
-        default = each.get("default") if isinstance(each, dict) else None
-        url = url.replace(f"{{{name}}}", str(default))
+    for name, each in object_at(given, "variables").items():
+        url = url.replace(f"{{{name}}}", str(object_at(each).get("default")))
     url = urljoin(base, url) if base is not None else url
     return url if is_http_url(url) else None
 

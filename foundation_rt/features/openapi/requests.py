@@ -5,7 +5,6 @@ APIs read integers in arguments exactly: `5` where a model wrote `5.0` (OAPI-53)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from attrs import field, frozen
 from ..signatures.converters import ConversionError, convert_integer
 from .arguments import ArgumentPlan
 from .encoding import encode_body, header_value, leads_away, path_value, query_pairs, refused
-from .operations import ApiOperation, ApiParameter
+from .operations import VARIABLE, ApiOperation, ApiParameter
 from .security import CallCredentials
 
 ACCEPT = "application/json, */*;q=0.5"
@@ -109,7 +108,7 @@ def _check_members(
 def _url(base_url: str, path: str, values: Mapping[str, str], query: list[str]) -> str:
     """Return the URL of a path below `base_url`, which no value can leave (OAPI-22)."""
     literal, question, fixed = path.partition("#")[0].partition("?")
-    written = re.sub(r"\{([^{}/]+)\}", lambda match: values.get(match[1], ""), literal)
+    written = VARIABLE.sub(lambda match: values.get(match[1], ""), literal)
     if leads_away(written):
         raise refused("path", "must have no part `.` or `..`: it would lead to another path")
     root, _, base_query = base_url.partition("?")

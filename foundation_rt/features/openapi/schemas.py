@@ -27,7 +27,7 @@ from ...base.jsonschema.dialects import DRAFT_2020_12, SHAPES_IN, has_shape
 from ...base.jsonschema.formats import ENFORCED
 from ...base.jsonschema.patterns import PatternError, translate
 from ..signatures.type_schema import any_value
-from .documents import MAX_DEPTH, OpenApiError, References
+from .documents import MAX_DEPTH, OpenApiError, References, list_at
 from .naming import shortened
 
 Direction = Literal["input", "output"]
@@ -499,9 +499,9 @@ def descendants(supertype: dict[str, Any], references: References) -> set[int]:
         named = references.once(subtypes, schema, references).keys() - seen
         seen |= named
         below = [{"$ref": each} for each in named]
-        below += _list(schema.get("oneOf")) + _list(schema.get("anyOf"))
+        below += list_at(schema, "oneOf") + list_at(schema, "anyOf")
         if schema is not supertype:
-            below += _list(schema.get("allOf"))
+            below += list_at(schema, "allOf")
         for each in below:
             try:
                 final = references.follow(each)
@@ -511,10 +511,6 @@ def descendants(supertype: dict[str, Any], references: References) -> set[int]:
                 found.add(id(final))
                 waiting.append(final)
     return found
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def without_subtypes(supertype: dict[str, Any]) -> dict[str, Any]:

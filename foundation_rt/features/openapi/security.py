@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from attrs import define, field, frozen
 
 from ...base.shell_words import quote
-from .documents import OpenApiError, References
+from .documents import OpenApiError, References, object_at
 from .encoding import refused
 from .operations import is_settable_header
 
@@ -204,11 +204,8 @@ def read_schemes(references: References) -> dict[str, SecurityScheme]:
     Raises:
         OpenApiError: a reference leads nowhere.
     """
-    components = references.document.get("components")
-    listed = components.get("securitySchemes") if isinstance(components, dict) else None
-    if not isinstance(listed, dict):
-        return {}
     schemes = {}
+    listed = object_at(references.document, "components", "securitySchemes")
     for name, given in listed.items():
         scheme = _scheme(name, references.follow(given))
         if scheme is not None and name.isprintable() and len(name) <= _MAX_NAME:
