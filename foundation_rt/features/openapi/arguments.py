@@ -164,8 +164,10 @@ class _Planner:
         others = {name: each for name, each in given.items() if name not in body.files}
         converted: dict[str, Any] = self.converter.convert({**schema, "properties": others})
         properties = converted.setdefault("properties", {})
-        for name in (name for name in given if name in body.files):
-            final = self.converter.references.follow(given[name])
+        for name, one in given.items():
+            if name not in body.files:
+                continue
+            final = self.converter.references.follow(one)
             file = _described(dict(FILE_SCHEMA), final.get("description"))
             is_array = final.get("type") == "array"
             properties[name] = {"type": "array", "items": dict(FILE_SCHEMA)} if is_array else file
