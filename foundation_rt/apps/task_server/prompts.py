@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ...features.signatures.constraints import Constraints
 from .services import READ_SCOPE
 from .tasks import PRIORITIES, STATUSES, TaskStatus
-from .validation import NOT_BLANK
 
 if TYPE_CHECKING:
     from .queries import Summary
     from .services import Services
 
-Description = Annotated[str, Constraints(max_length=20_000, pattern=NOT_BLANK)]
+Description = Annotated[str, Constraints(max_length=20_000, pattern=r"\S")]
 
 
 def register_prompts(services: Services) -> None:
