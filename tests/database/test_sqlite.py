@@ -26,6 +26,7 @@ from foundation_rt.base.database.errors import (
 from foundation_rt.base.database.sqlite import WAL_VERSION, SqliteDatabase
 from foundation_rt.base.database.sqlite.committer import Committer
 from foundation_rt.base.database.sqlite.presence import Turn
+from foundation_rt.base.files import is_private, open_private
 from foundation_rt.errors import UsageError
 from tests.support import fork_server
 from tests.support.sizes import size
@@ -524,25 +525,47 @@ def test_kill_of_an_exclusive_process_loses_nothing(path: Path) -> None:
         run(main())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Wine does not show rights of folders")
 @pytest.mark.rule("DB-08")
-def test_private_file_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_private_file_has_a_private_folder(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "app.db"
 
     async def main() -> None:
         with pytest.raises(UsageError, match="a folder that exists"):
             await SqliteDatabase(path).open()
-        async with opened(path, private=True) as database:
-            await database.write(inserting(1))
+        async with opened(path, private=True):
             for each in (path.parent.parent, path.parent):
                 assert stat.S_IMODE(each.stat().st_mode) == 0o700
-            for each in path.parent.iterdir():
-                assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
 
     before = os.umask(0)
     try:
         run(main())
     finally:
         os.umask(before)
+
+
+@pytest.mark.rule("DB-08", "WIN-21")
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_private_file_and_its_journal_are_for_their_owner_only(path: Path, exclusive: bool) -> None:
+    async def main() -> None:
+        async with opened(path, private=True, exclusive=exclusive) as database:
+            await database.write(inserting(1))
+            is_private_by_name = {}
+            for each in path.parent.iterdir():
+                descriptor = open_private(each, os.O_RDONLY)
+                is_private_by_name[each.name] = is_private(descriptor)
+                os.close(descriptor)
+        assert len(is_private_by_name) >= 4
+        assert [name for name, private in is_private_by_name.items() if not private] == ["public"]
+
+    before = os.umask(0)
+    try:
+        (path.parent / "public").touch()
+        run(main())
+    finally:
+        os.umask(before)
+    left = {each.name for each in path.parent.iterdir()}
+    assert left == {"public", path.name, f"{path.name}-presence"}
 
 
 def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:

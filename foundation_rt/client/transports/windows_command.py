@@ -77,7 +77,8 @@ def find_program(
         folders = [each for each in listed if ntpath.isabs(each) and ntpath.splitdrive(each)[0]]
     for folder in folders:
         for name in _names(command, [*known, _SCRIPT], is_path):
-            found = ntpath.normpath(ntpath.join(folder, name))
+            # Windows leaves out what its names end with: `x.cmd.` is a batch file too.
+            found = ntpath.normpath(ntpath.join(folder, name)).rstrip(". ")
             if is_file(found):
                 return found
     return None

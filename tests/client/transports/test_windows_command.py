@@ -56,6 +56,8 @@ def is_there(*files: str):  # type: ignore[no-untyped-def]
         ("bin/tool", [r"C:\work\bin\tool.exe"], r"C:\work\bin\tool.exe"),
         (r"D:\bin\tool", [r"D:\bin\tool"], r"D:\bin\tool"),
         (r"\\host\share\tool.exe", [r"\\host\share\tool.exe"], r"\\host\share\tool.exe"),
+        (r"C:\node\npx.cmd. .", [r"C:\node\npx.cmd"], r"C:\node\npx.cmd"),
+        ("C:\\node\\npx.cmd .\\", [r"C:\node\npx.cmd"], r"C:\node\npx.cmd"),
     ],
 )
 def test_program_is_found_as_shells_find_it(
@@ -71,7 +73,10 @@ def test_program_is_started_by_what_runs_it() -> None:
     disk = is_there(r"C:\node\a.exe", r"C:\node\b.ps1", r"C:\node\c.cmd")
     env = {**ENV, "SYSTEMROOT": r"C:\Win"}
     assert command_line(["a", "x y"], env, "C:\\", disk) == [r"C:\node\a.exe", "x y"]
-    assert command_line(["c", "x y"], env, "C:\\", disk) == r'"C:\node\c.cmd" "x y"'
+    for name in "c", r"C:\node\c.cmd.", r"C:\node\c.cmd ", ".\\node\\c.CMD .\\":
+        line = command_line([name, "x y"], env, "C:\\", disk)
+        assert isinstance(line, str)
+        assert line.lower() == r'"c:\node\c.cmd" "x y"'
     shell, *options = command_line(["b", "x"], env, "C:\\", disk)
     assert shell == r"C:\Win\System32\WindowsPowerShell\v1.0\powershell.exe"
     assert options[-3:] == ["-File", r"C:\node\b.ps1", "x"]

@@ -60,6 +60,9 @@ def connect(
     """
     if private:
         _make_private(path)
+        if sys.platform == "win32":  # elsewhere SQLite gives a journal the mode of its file
+            has_wal = _is_wal_safe(exclusive) if alone else _has_wal(path)
+            _make_private(f"{path}-wal" if has_wal else f"{path}-journal")
     connection = sqlite3.connect(
         path, timeout=patience_s, isolation_level=None, check_same_thread=False
     )
@@ -99,7 +102,7 @@ def _make_private(path: str) -> None:
 def _choose_journal(
     connection: sqlite3.Connection, path: str, alone: bool, exclusive: bool
 ) -> None:
-    safe = exclusive or sqlite3.sqlite_version_info >= WAL_VERSION
+    safe = _is_wal_safe(exclusive)
     if sys.platform == "win32" and not (alone or exclusive or _has_wal(path)):
         _roll_back_beside_others(connection)
     [present] = connection.execute("PRAGMA journal_mode").fetchone()
@@ -113,6 +116,10 @@ def _choose_journal(
             f" ({sqlite3.sqlite_version}) may damage: close it there, or use SQLite"
             f" {'.'.join(map(str, WAL_VERSION))} or later here"
         )
+
+
+def _is_wal_safe(exclusive: bool) -> bool:
+    return exclusive or sqlite3.sqlite_version_info >= WAL_VERSION
 
 
 def _roll_back_beside_others(connection: sqlite3.Connection) -> None:
