@@ -94,6 +94,7 @@ def test_comments_leave_strings_as_they_are(tmp_path: Path) -> None:
         (b'{"mcpServers": {"a": {}, "a": {}}}', "'a' is there twice in the object at line 1"),
         (b'{ // x\n "servers": {"b": {}, "a": [{\n "c": 1,\n "c": 1}]}}', "line 2 column 29"),
         (b"[" * 100_000, "is not valid JSON"),
+        (rb'{"mcpServers": {"a": {"command": "C:\Users\x"}}}', r"write \\ for each backslash"),
         (b" " * (MAX_FILE_BYTES + 1), f"is larger than {MAX_FILE_BYTES} bytes"),
     ],
 )

@@ -55,7 +55,8 @@ def parse_object(path: Path, text: str) -> dict[str, Any]:
         problem = f"{error.name!r} is there twice in the object at {where}"
         raise ServerFileError(f"{path} is not valid: {problem}") from None
     except (ValueError, RecursionError) as error:
-        raise ServerFileError(f"{path} is not valid JSON: {error}") from None
+        hint = r": write \\ for each backslash" if "escape" in str(error) else ""
+        raise ServerFileError(f"{path} is not valid JSON: {error}{hint}") from None
     if not isinstance(content, dict):
         raise ServerFileError(f"{path} should hold a JSON object")
     return content

@@ -278,6 +278,8 @@ def _explain(error: OSError, server: StdioServer) -> tuple[str, str]:
     if not os.access(cwd, os.X_OK):
         return f"there is no directory {os.fspath(cwd)} that can be entered", "Correct cwd."
     if isinstance(error, FileNotFoundError):
+        if not command.isprintable():  # C:\tools\new has a tab and a newline
+            return f"there is no program {command!r}", r"In JSON, write \\ for each backslash."
         if "/" not in command and os.sep not in command:
             return f"there is no program {command} on the PATH", "Install it, or give its path."
         if not os.access(Path(cwd, command), os.F_OK):

@@ -188,6 +188,7 @@ def script(folder: Path, text: str, mode: int) -> str:
     [
         ("name", "there is no program no-such-program on the PATH", "Install it"),
         ("path", "there is no file ", "Correct the path"),
+        ("backslashes", r"there is no program 'C:\tools\new'", r"write \\ for each backslash"),
         ("interpreter", "the interpreter in the first line of ", "Install it"),
         ("mode", " is not executable", "Make it so"),
         ("cwd", "there is no directory ", "Correct cwd"),
@@ -199,6 +200,7 @@ async def test_failed_start_says_what_to_correct(
     servers = {
         "name": lambda: StdioServer("no-such-program"),
         "path": lambda: StdioServer(str(tmp_path / "nowhere")),
+        "backslashes": lambda: StdioServer("C:\tools\new"),
         "interpreter": lambda: StdioServer(script(tmp_path, "#!/no/such/program\n", 0o755)),
         "mode": lambda: StdioServer(script(tmp_path, "#!/bin/sh\n", 0o644)),
         "cwd": lambda: python("pass", cwd=tmp_path / "nowhere"),
