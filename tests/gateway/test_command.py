@@ -121,14 +121,16 @@ async def test_gateway_in_itself_serves_nothing_and_says_why(file: Path, tmp_pat
     write(
         file,
         itself={"command": sys.executable, "args": words},
+        windows={"command": "foundation-rt.exe", "args": ["gateway", str(file)]},
         hidden={"command": "/bin/sh", "args": [str(hidden)]},
         one=entry("one"),
     )
     with serve_gateway(str(file)) as gateway:
         async with connect(gateway.url, revision=OLD) as client:
             assert (await client.call("one__chain")).text not in ('""', None)
-            found = await status_of(client, "itself")
-            assert (found["state"], found["reason"]) == ("failed", "this gateway itself")
+            for name in "itself", "windows":
+                found = await status_of(client, name)
+                assert (found["state"], found["reason"]) == ("failed", "this gateway itself")
             own = {name for name in await names_of(client) if not name.startswith("one__")}
             assert own <= {"hidden__health"}
             read = {"uri": "hidden+gateway://status"}

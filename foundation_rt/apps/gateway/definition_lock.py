@@ -13,8 +13,6 @@ Where clients get different definitions of one name (GATE-52), it has the hash o
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +21,7 @@ import orjson
 from attrs import define, field, frozen
 
 from ...base.exact_json import dumps, loads
+from ...base.files import replacing
 from ...errors import UsageError
 
 VERSION: Final = 1
@@ -177,16 +176,8 @@ def write_lock(path: Path, lock: DefinitionLock) -> None:
         LockFileError: it cannot be written.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(lock.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(lock.to_bytes())
     except OSError as error:
         raise LockFileError(f"{path} cannot be written: {error.strerror}") from None
 

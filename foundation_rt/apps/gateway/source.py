@@ -173,7 +173,7 @@ def _without_self(plan: ServerPlan, source: Source) -> ServerPlan:
 
 def _is_gateway(command: str, args: Sequence[str], source: Source) -> bool:
     """Return whether a command line starts a gateway of the same file."""
-    words = [Path(command).name, *args]
+    words = [Path(command).stem, *args]  # on Windows it is foundation-rt.exe
     if Path(command).name.startswith("python") or command == sys.executable:
         options = [*takewhile(lambda word: word.startswith("-"), args)]
         words = [*args[len(options) :]] if options[-1:] == ["-m"] else []
