@@ -58,7 +58,11 @@ def list_files(folder: str = ".") -> list[ResourceLink]:
     if not listed.is_dir():
         raise ToolError(ErrorCode.INVALID_ARGUMENT, f"{folder!r} is no folder.")
     return [
-        ResourceLink(f"files:///{each.relative_to(root())}", each.name, size=each.stat().st_size)
+        ResourceLink(
+            f"files:///{each.relative_to(root()).as_posix()}",
+            each.name,
+            size=each.stat().st_size,
+        )
         for each in sorted(listed.iterdir())
         if each.is_file() and each.resolve().is_relative_to(root())
     ]
