@@ -35,10 +35,13 @@ TESTS = (
     # start in time.
     f"{_SQLITE}::test_kill_of_one_process_loses_nothing_and_leaves_the_others_working",
     f"{_SQLITE}::test_process_knows_whether_it_is_alone",
+    f"{_SQLITE}::test_private_file_and_its_journal_are_for_their_owner_only",
     "tests/agents/ledger/test_killed.py",
     "tests/agents/ledger/test_setup.py",
     "tests/coordinator/test_servers.py::test_killed_server_fails_its_call_and_no_other",
     "tests/dev/test_page_access.py",
+    "tests/examples/test_examples.py::test_files_are_shown_and_read",
+    "tests/examples/test_examples.py::test_folder_cannot_be_left",
     "tests/dev/test_restarts.py::test_client_stays_and_hears_of_new_tools[2025-11-25]",
     "tests/gateway/test_command.py::test_unusable_file_stops_the_start[{]",
     f"{_GATEWAY}::test_dead_hanging_and_lying_servers_take_nothing_from_the_others",
@@ -72,9 +75,6 @@ NEEDS = {
         "descriptors in /proc"
     ),
     "tests/dev/test_page_access.py::test_state_has_target_servers_and_clients": "kill(pid, 0)",
-    "tests/host/web/test_socket.py::test_turn_that_does_not_end_is_cut_off_in_time": (
-        "a second for all, in which Wine does not get ready"
-    ),
     "tests/mcp_json/test_agreement.py::test_record_is_the_users_alone": "modes of POSIX",
     **{
         f"tests/client/test_misbehaving_stdio.py::{test}[{acts}]": _CONSOLE
