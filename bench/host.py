@@ -197,7 +197,7 @@ async def _report_long_chat(sizes: Sizes) -> None:
     from foundation_rt.apps.host import ConversationOrchestrator, LLMConfig, make_service
     from foundation_rt.apps.host.sessions.memory import MemoryChatStore
     from foundation_rt.apps.host.sessions.sessions import ChatSessions
-    from foundation_rt.apps.host.sessions.settings import SessionSettings
+    from foundation_rt.apps.host.sessions.store import SessionSettings
     from foundation_rt.http.serve import collecting_rarely
 
     with tempfile.TemporaryDirectory() as folder, collecting_rarely():  # as the host is served

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.coordinator.guidance import fallback_guidance, guidance_text
+from foundation_rt.apps.coordinator.catalogue import fallback_guidance, guidance_text
 
 
 def message(text: Any, role: str = "user", kind: str = "text") -> dict[str, Any]:

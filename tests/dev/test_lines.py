@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.apps.dev.client_wire import MAX_SHOWN_BYTES, describe_message
 from foundation_rt.apps.dev.log_lines import REPORT_KEY, LogLine, read_line
-from foundation_rt.apps.dev.messages import MAX_SHOWN_BYTES, describe_message
 
 
 def record(**members: object) -> str:

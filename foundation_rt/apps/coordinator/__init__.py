@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from .server_group import ServerStatus as ServerStatus
     from .server_state import ServerState as ServerState
     from .servers import ServerPlan as ServerPlan
+    from .servers import chain_mark as chain_mark
+    from .servers import file_identity as file_identity
     from .servers import for_many as for_many
+    from .servers import is_own_child as is_own_child
+    from .servers import mark_children as mark_children
     from .servers import plans_of as plans_of
     from .servers import plans_of_file as plans_of_file
     from .servers import shared_logins as shared_logins
     from .servers import with_logins as with_logins
-    from .start_chain import chain_mark as chain_mark
-    from .start_chain import file_identity as file_identity
-    from .start_chain import is_own_child as is_own_child
-    from .start_chain import mark_children as mark_children
 
 _HOMES = homes_of(
     {
@@ -56,8 +56,8 @@ _HOMES = homes_of(
         "server_connections": "ServerConnections",
         "server_group": "ServerStatus",
         "server_state": "ServerState",
-        "servers": "ServerPlan for_many plans_of plans_of_file shared_logins with_logins",
-        "start_chain": "chain_mark file_identity is_own_child mark_children",
+        "servers": "ServerPlan chain_mark file_identity for_many is_own_child mark_children "
+        "plans_of plans_of_file shared_logins with_logins",
     }
 )
 

@@ -2,6 +2,8 @@
 
 A change is what differs from the lists that were last announced. So a server that is lost and comes
 back with the same tools before anybody was notified has changed nothing.
+
+The guidance of a server is for a model, on its tools (COORD-40 to COORD-42).
 """
 
 from __future__ import annotations
@@ -102,3 +104,31 @@ class Catalogue:
 def _digest(entries: Sequence[Definition]) -> bytes:
     """Return a hash of a list: to Python `1`, `1.0` and `true` are equal, to a client not."""
     return sha256(dumps(entries)).digest()
+
+
+PROMPT = "tool-descriptions"
+"""The prompt in which a server says how its tools are used."""
+
+MAX_GUIDANCE_BYTES = 16 * 1024
+
+
+def guidance_text(result: Mapping[str, Any]) -> str | None:
+    """Return the text of a `prompts/get` result; None unless it is one user message of text."""
+    messages = result.get("messages")
+    if type(messages) is not list or len(messages) != 1 or type(messages[0]) is not dict:
+        return None
+    content = messages[0].get("content")
+    if messages[0].get("role") != "user" or type(content) is not dict:
+        return None
+    text = content.get("text")
+    if content.get("type") != "text" or type(text) is not str:
+        return None
+    is_small = len(text.encode("utf-8", "surrogatepass")) <= MAX_GUIDANCE_BYTES
+    return text if is_small else None
+
+
+def fallback_guidance(server: str, tools: Iterable[Mapping[str, Any]]) -> str:
+    """Return the guidance for a server that has none: the seed's text, to the letter."""
+    text = f"Guidance for Server {server}:\nAvailable tools:\n"
+    lines = [f"- {tool.get('name')}: {tool.get('description') or ''}\n" for tool in tools]
+    return text + ("".join(lines) or "(No tools discovered)")

@@ -37,9 +37,9 @@ from ...protocol.methods import (
     facts,
 )
 from .call_slots import CallSlots, StartTurns
+from .catalogue import PROMPT, fallback_guidance, guidance_text
 from .connection_pool import MAX_CONNECTIONS, ConnectionHandlers, ConnectionKey, ConnectionPool
 from .errors import first_line
-from .guidance import PROMPT, fallback_guidance, guidance_text
 from .options import Admission
 from .requests import METHOD_NOT_FOUND
 from .server_state import ServerLifecycle, ServerState

@@ -26,11 +26,10 @@ from ..gateway.app import DEFAULTS, Gateway, add_gateway
 from ..gateway.settings import NEVER, SECTION, GatewaySettings
 from ..gateway.source import Source, marked_plans
 from ..web_page.logins import PageLogins
-from .client_wire import ClientWire, NotingIds
+from .client_wire import ClientWire, NotingIds, describe_message
 from .file_watch import WatchedFiles
 from .journal import Journal, now_ms
 from .log_lines import AGENTS_TOOL, LogLine, read_line
-from .messages import describe_message
 from .page_service import PageService
 from .program import Launch, Program, ProgramObserver, ProgramState, ProgramTarget
 from .restarts import KINDS, Restarts

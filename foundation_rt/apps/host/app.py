@@ -30,8 +30,7 @@ from .orchestrator import (
 )
 from .sessions.memory import MemoryChatStore
 from .sessions.sessions import ChatSessions
-from .sessions.settings import SessionSettings
-from .sessions.store import ChatStore
+from .sessions.store import ChatStore, SessionSettings
 from .settings import DEFAULT_PORT, MEMORY, SECTION, HostSettings
 from .web.application import ChatApplication
 from .web.status import HostStatus

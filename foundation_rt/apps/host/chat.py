@@ -4,6 +4,8 @@ Chats have branches (CHAT-40): a message may go on from an earlier one. A messag
 all that follows up to the next one, is a turn. It goes on from the turn before it, unless its
 metadata have `after`: the id of the message that it goes on from, or None for the beginning. So
 turns are a tree, and the model reads the way to one of them.
+
+Sizes of what a model reads are in bytes, roughly. A picture is known by its first bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from .sizes import MESSAGE_BYTES, PICTURE_BYTES, json_bytes, text_bytes
+from ...base.exact_json import dumps
 
 THOUGHT = "thought"
 """In `metadata`: a text is what the model thought. It is not sent to a model again (LLM-97)."""
@@ -187,3 +189,44 @@ def branch(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     for number in reversed(kept):
         way += messages[starts[number] : ends[number]]
     return way
+
+
+BYTES_PER_TOKEN = 4
+MESSAGE_BYTES = 16
+"""Bytes that a wire adds to a message, roughly."""
+
+MAX_DECISIONS = 1_000
+"""The most subjects whose decisions are kept for one principal (CHAT-28)."""
+
+PICTURE_BYTES = 1_000 * BYTES_PER_TOKEN
+"""Of a picture, roughly: providers count from 258 to 1,600 tokens, by its size."""
+
+
+def text_bytes(text: str) -> int:
+    """Return the size of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def json_bytes(value: object) -> int:
+    """Return the size of a value as JSON."""
+    try:
+        return len(dumps(dict(value) if isinstance(value, Mapping) else value))
+    except TypeError:
+        return text_bytes(str(value))
+
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def picture_type(data: bytes) -> str | None:
+    """Return the media type of a picture that some model reads; None if it is none."""
+    if data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1"):
+        return "image/heic"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _SIGNATURES if data.startswith(start)), None)

@@ -24,7 +24,7 @@ from foundation_rt.apps.host.llm.service import (
     LLMFailure,
     LLMServiceError,
 )
-from foundation_rt.apps.host.llm.thinking import ThinkParser
+from foundation_rt.apps.host.llm.text_mode import ThinkParser
 from tests.support.dialects import DIALECTS, SIGNED, Traits, encoded
 from tests.support.fake_models import FakeModels
 from tests.support.models import TOOLS, Chat, model_tool, result_of

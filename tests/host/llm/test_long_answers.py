@@ -10,7 +10,7 @@ from foundation_rt.apps.host.llm.anthropic import AnthropicAnswer
 from foundation_rt.apps.host.llm.call_assembly import CallAssembler, CallFragment, ObjectText
 from foundation_rt.apps.host.llm.openai import OpenAIAnswer
 from foundation_rt.apps.host.llm.provider import CallPiece, TextPiece
-from foundation_rt.apps.host.llm.thinking import ThinkParser
+from foundation_rt.apps.host.llm.text_mode import ThinkParser
 
 pytestmark = pytest.mark.rule("LLM-119")
 

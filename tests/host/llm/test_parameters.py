@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.apps.host.llm.rules.parameters import read_parameters, read_value
+from foundation_rt.apps.host.llm.commands import read_parameters, read_value
 
 SCHEMA = {
     "$defs": {"Level": {"enum": ["low", "high"]}, "Self": {"$ref": "#/$defs/Self"}},

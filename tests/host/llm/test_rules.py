@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.apps.host.chat import ChatMessage, Role
-from foundation_rt.apps.host.llm.rules.conversation import answer
+from foundation_rt.apps.host.llm.rules import answer
 from foundation_rt.apps.host.llm.service import ModelTool
 from tests.support.models import (
     SLEEP,

@@ -14,8 +14,7 @@ from foundation_rt.apps.host.sessions.connection import SessionConnection
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
-from foundation_rt.apps.host.sessions.settings import SessionSettings
-from foundation_rt.apps.host.sessions.store import ChatStore
+from foundation_rt.apps.host.sessions.store import ChatStore, SessionSettings
 from tests.host.sessions.fake_orchestrator import FakeOrchestrator
 
 OWNER = "ada"

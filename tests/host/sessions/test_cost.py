@@ -12,8 +12,8 @@ import pytest
 
 from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.sessions.session import ChatSession
-from foundation_rt.apps.host.sessions.settings import SessionSettings
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import (
     OWNER,
     Page,

@@ -15,9 +15,8 @@ from foundation_rt.apps.host.sessions import sqlite
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
-from foundation_rt.apps.host.sessions.settings import SessionSettings
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.apps.host.sessions.store import NOBODY, Place, chat_key
+from foundation_rt.apps.host.sessions.store import NOBODY, Place, SessionSettings, chat_key
 from tests.host.sessions.support import OWNER, NewStore, Page, Running, read_until, running, until
 from tests.support.services import postgres_schema
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from foundation_rt.apps.host.sessions.connection import SessionConnection
 from foundation_rt.apps.host.sessions.errors import TooManyTurnsError
-from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import OWNER, Page, running, whole_page
 from tests.support.sizes import examples
 

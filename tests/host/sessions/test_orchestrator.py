@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
-from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import OWNER, NewStore, read_until, tab, until, whole_page
 from tests.support.host_chat import Desk, ScriptedModel, call, chat
 

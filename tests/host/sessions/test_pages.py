@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.sessions.live_chat import LiveChat
-from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import SessionSettings
 
 LARGE = "x" * 200_000
 TURNS = st.lists(

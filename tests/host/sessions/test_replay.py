@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
-from foundation_rt.apps.host.sessions.settings import SessionSettings
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
+from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import (
     OWNER,
     NewStore,

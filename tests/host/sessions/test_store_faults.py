@@ -15,9 +15,8 @@ from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.sessions.errors import StoreUnavailableError
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
-from foundation_rt.apps.host.sessions.settings import SessionSettings
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.apps.host.sessions.store import BegunTurn, StoredChat, Writing
+from foundation_rt.apps.host.sessions.store import BegunTurn, SessionSettings, StoredChat, Writing
 from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavailableError
 from foundation_rt.errors import UsageError
 from tests.host.sessions.support import (

@@ -11,7 +11,7 @@ import pytest
 
 from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
-from foundation_rt.apps.host.sessions.settings import SessionSettings
+from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import (
     OWNER,
     NewStore,

@@ -20,8 +20,7 @@ import orjson
 from foundation_rt.apps.host.app import open_store
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
-from foundation_rt.apps.host.sessions.settings import SessionSettings
-from foundation_rt.apps.host.sessions.store import ChatStore
+from foundation_rt.apps.host.sessions.store import ChatStore, SessionSettings
 from tests.host.sessions.fake_orchestrator import FakeOrchestrator
 from tests.host.sessions.support import OWNER
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.host.web.attachments import (
+from foundation_rt.apps.host.web.frames import (
     MAX_ATTACHED_BYTES,
     AttachmentError,
     read_attachments,

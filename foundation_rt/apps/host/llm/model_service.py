@@ -23,8 +23,7 @@ from foundation_rt import UsageError
 
 from ....base.exact_json import check_levels, dumps, loads_bounded, may_hold_nan
 from ....base.rich_values import problem_in
-from ..chat import THOUGHT, ChatMessage, Role, TokenUsage
-from ..sizes import text_bytes
+from ..chat import THOUGHT, ChatMessage, Role, TokenUsage, text_bytes
 from .provider import (
     CallPiece,
     EndPiece,
@@ -46,8 +45,7 @@ from .service import (
     ModelTool,
 )
 from .system_prompt import compile_system_prompt
-from .text_mode import FenceParser
-from .thinking import ThinkParser
+from .text_mode import FenceParser, ThinkParser
 from .tokens import SessionUsage, TokenEstimate, request_bytes
 from .tool_forms import ToolForms
 

@@ -1,9 +1,14 @@
-"""The choice of provider and model, and the service for it (LLM-10 to LLM-14)."""
+"""The choice of provider and model, and the service for it (LLM-10 to LLM-14).
+
+`RulesProvider` stands for a model where there is none (LLM-80).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -12,9 +17,10 @@ from attrs import evolve
 from foundation_rt import UsageError
 
 from ....errors import MissingExtraError
+from .failures import AskedModel
 from .model_service import ModelService
-from .provider import Provider
-from .service import NATIVE_MODE, LLMConfig
+from .provider import CallPiece, EndPiece, ModelRequest, Piece, Provider, TextPiece
+from .service import NATIVE_MODE, LLMConfig, LLMServiceError
 
 GEMINI, OPENAI, ANTHROPIC, RULES = "gemini", "openai", "anthropic", "rules"
 PROVIDERS = (GEMINI, OPENAI, ANTHROPIC, RULES)
@@ -105,8 +111,6 @@ def make_service(config: LLMConfig) -> ModelService:
 
 def _provider(config: LLMConfig) -> Provider:
     if config.provider == RULES:
-        from .rules.provider import RulesProvider
-
         return RulesProvider()
     if config.provider == OPENAI:
         from .openai import OpenAIProvider
@@ -137,3 +141,46 @@ def _require_package(provider: str) -> None:
         is_there = False
     if not is_there:
         raise MissingExtraError(provider, f"host-{provider}")
+
+
+class RulesProvider:
+    """Answers by rules: no key, no network, and equal chats give equal answers."""
+
+    name = RULES
+    takes_pictures = False
+    hosts: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    max_tools: int | None = None
+
+    async def connect(self) -> None:
+        """Import the rules in a thread, as the SDK of a vendor is (LLM-03)."""
+        await asyncio.to_thread(import_module, ".rules", __package__)
+
+    async def list_models(self) -> Sequence[str]:
+        """Return the only one, which has no name."""
+        return [""]
+
+    async def stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Answer at once."""
+        from .rules import Call, answer
+
+        found = answer(request.history, request.tools)
+        if isinstance(found, Call):
+            yield CallPiece(found.tool.name, found.arguments)
+        else:
+            yield TextPiece(found)
+        yield EndPiece()
+
+    def asked(self, model: str) -> AskedModel:
+        """Return the rules as people know them."""
+        return AskedModel(provider=self.name, model=model)
+
+    def failure_of(self, error: Exception, model: str) -> LLMServiceError | None:
+        """Return None: the rules do not fail."""
+        return None
+
+    def set_api_key(self, api_key: str) -> None:
+        """Ignore the key: the rules need none."""
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -9,8 +9,7 @@ from operator import attrgetter
 
 from attrs import define, field
 
-from ..chat import ChatMessage, TokenUsage
-from ..sizes import BYTES_PER_TOKEN, json_bytes, text_bytes
+from ..chat import BYTES_PER_TOKEN, ChatMessage, TokenUsage, json_bytes, text_bytes
 from .service import ModelTool
 
 MAX_SESSIONS = 20_000

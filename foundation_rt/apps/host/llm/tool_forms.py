@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from ...coordinator.names import changed_name
-from ..sizes import json_bytes
+from ..chat import json_bytes
 from .portability import MAX_DESCRIPTION, VENDORS, simple_schema, taken_schema
 from .service import ModelTool
 

@@ -20,8 +20,7 @@ from attrs import define, evolve, field, frozen
 
 from ...coordinator import outside_name
 from ...coordinator.names import changed_name
-from ..chat import ChatMessage, Role, ToolPhase
-from ..pictures import picture_type
+from ..chat import ChatMessage, Role, ToolPhase, picture_type
 from .provider import ModelRequest
 from .text_mode import write_call
 from .tool_forms import ToolForm, wire_name

@@ -21,8 +21,7 @@ from ..llm.failures import FAILURES
 from ..llm.service import GenerationOptions, LLMServiceError, ModelTool
 from ..llm.system_prompt import compile_system_prompt
 from .pruning import Count, tokens_of_all
-from .scope import TurnScope
-from .services import TurnServices
+from .scope import TurnScope, TurnServices
 
 _LONGEST_DELAY = 60.0
 """Seconds; a provider that asks for more is not waited for."""

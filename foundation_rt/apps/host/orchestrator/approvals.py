@@ -24,8 +24,8 @@ from attrs import define, field, frozen
 
 from ....base.exact_json import dumps
 from ...coordinator import ToolRegistryEntry
+from ..chat import MAX_DECISIONS
 from ..events import Approval, Decision
-from ..sizes import MAX_DECISIONS
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator

@@ -19,8 +19,7 @@ from .approvals import REFUSING
 from .call import OpenCall
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
-from .scope import TurnScope
-from .services import session_key
+from .scope import TurnScope, session_key
 from .tool_choice import FIND_TOOLS
 
 MAX_UNKNOWN = 3

@@ -13,7 +13,7 @@ from ..chat import ChatMessage, Role
 from ..events import Decision, ServerMessage
 from .approvals import Approvals
 from .pruning import prune
-from .services import TurnServices, session_key
+from .scope import TurnServices, session_key
 from .settings import HistoryManagementOptions, OrchestratorSettings
 
 if TYPE_CHECKING:

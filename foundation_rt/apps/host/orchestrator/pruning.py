@@ -18,8 +18,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from ....base.exact_json import dumps
-from ..chat import THOUGHT, ChatMessage, Role, ToolPhase
-from ..sizes import text_bytes
+from ..chat import THOUGHT, ChatMessage, Role, ToolPhase, text_bytes
 
 UNKNOWN_OUTCOME = "It is unknown whether this call ran: it was interrupted. Do not assume either."
 """The outcome that a model reads of a call without one (TURN-53)."""

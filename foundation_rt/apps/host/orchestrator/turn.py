@@ -22,8 +22,7 @@ from .answers import ModelAnswer, ModelAnswers
 from .calls import TurnCalls
 from .observation import TurnObservation, log, usage_json
 from .pruning import CUT, NOTICE, SUMMARY, cut_text, prune, tokens_of_all
-from .scope import EventBuffer, TurnClock, TurnScope
-from .services import TurnServices
+from .scope import EventBuffer, TurnClock, TurnScope, TurnServices
 
 _SETTLE_SECONDS = 5.0
 """For what is left to be stored at the end of a turn."""

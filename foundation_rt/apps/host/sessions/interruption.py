@@ -1,7 +1,8 @@
 """The messages and events that end a turn which cannot go on. Pure.
 
 The turn of a process that has died ends by the same events as one that is cancelled. A call without
-an outcome gets one that says so: the model reads it, and nobody makes the call again.
+an outcome gets one that says so: the model reads it, and nobody makes the call again. `interrupted`
+is that end as a change of a stored chat.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from attrs import evolve, frozen
 from ..chat import ChatMessage, Role
 from ..events import ServerMessage
 from ..texts import CALL_NOT_MADE, CALL_UNKNOWN
-from .state import Payload, SessionState
-from .store import ChatTurn
+from .live_chat import LiveChat, Payload, SessionState
+from .store import ChatTurn, SessionSettings, StoredChat, Writing
 
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 NOT_MADE = "NOT_MADE"
@@ -84,20 +85,6 @@ def _mark_end(messages: Sequence[ChatMessage], added: list[ChatMessage], end: Pa
     names = ("state", "code", "message", "retry")
     told = {name: end[name] for name in names if end.get(name) not in (None, "")}
     added[at] = evolve(added[at], metadata={**added[at].metadata, "ending": told})
-
-
-def completed_text(stored: str, length: int, pieces: Sequence[str]) -> str:
-    """Return a text of which a store has the beginning, and its newest pieces as events.
-
-    Args:
-        stored: the beginning, or more than was shown.
-        length: of what was shown.
-        pieces: the newest ones, in their order; they reach back to the beginning's end.
-    """
-    missing = length - len(stored)
-    if missing <= 0:
-        return stored[:length]
-    return stored + "".join(pieces)[-missing:]
 
 
 def _broken_texts(
@@ -203,3 +190,35 @@ def _call_events(messages: Iterable[ChatMessage], state: SessionState) -> list[S
         }
         events.append(ServerMessage("status", payload))
     return events
+
+
+def interrupted(stored: StoredChat, turn: ChatTurn, settings: SessionSettings, now: int) -> Writing:
+    """Return what ends the turn that ran in a chat (CHAT-21).
+
+    Args:
+        stored: the whole chat.
+        turn: that runs in it.
+        settings: of sessions.
+        now: Unix time, in ms.
+    """
+    chat = LiveChat(settings)
+    chat.read(stored)
+    first = chat.position(turn.message_id)
+    messages = [] if first is None else chat.messages[first:]
+    closing = close_turn(turn, messages, chat.state, {"state": "interrupted"}, now)
+    frames = []
+    positions = [(chat.put(each), each) for each in closing.messages]
+    for event in closing.events:
+        numbered, frame = chat.number(event)
+        frames.append((numbered.seq or 0, frame))
+    return Writing(
+        fence=turn.turn_id,
+        messages=positions,
+        frames=frames,
+        last_seq=chat.last_seq,
+        first_seq=chat.first_seq,
+        last_active_at=max(now, chat.last_active_at),
+        state=chat.state.to_json(),
+        ends_turn=True,
+        bytes=chat.bytes,
+    )

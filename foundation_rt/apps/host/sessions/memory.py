@@ -10,8 +10,7 @@ from functools import cache
 
 from attrs import define, evolve, field
 
-from ..chat import ChatMessage
-from ..sizes import MAX_DECISIONS
+from ..chat import MAX_DECISIONS, ChatMessage
 from .errors import (
     FencedError,
     RateLimitedError,
@@ -19,9 +18,8 @@ from .errors import (
     TooManyTurnsError,
     UnknownSessionError,
 )
-from .records import log_chat
 from .rows import words_of
-from .settings import SessionSettings
+from .saving import log_chat
 from .store import (
     BegunTurn,
     ChatHead,
@@ -30,6 +28,7 @@ from .store import (
     Frame,
     ListedChat,
     Place,
+    SessionSettings,
     StoredChat,
     StoreEvents,
     SubmitLimits,

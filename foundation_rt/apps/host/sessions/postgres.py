@@ -13,11 +13,11 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.database.migrations import migrate_postgres, read_migrations
 from ....base.database.postgres import PostgresConnections, Query, Transaction, read_url
-from ..sizes import MAX_DECISIONS
+from ..chat import MAX_DECISIONS
 from . import statements
 from .errors import FencedError, UnknownSessionError
+from .interruption import interrupted
 from .postgres_workers import WorkerPresence
-from .recovery import interrupted
 from .rows import (
     INDEX_PAGE,
     MOST_PURGED,
@@ -36,7 +36,6 @@ from .rows import (
     to_bytes,
     turn_body,
 )
-from .settings import SessionSettings
 from .store import (
     BegunTurn,
     ChatHead,
@@ -45,6 +44,7 @@ from .store import (
     Frame,
     ListedChat,
     Place,
+    SessionSettings,
     StoredChat,
     StoreEvents,
     SubmitLimits,

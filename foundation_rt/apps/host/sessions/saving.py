@@ -276,3 +276,9 @@ class Availability:
         self._is_back = None
         is_back.set()
         _LOG.info("the store of chats can be used again")
+
+
+def log_chat(action: str, key: bytes) -> None:
+    """Write a record of what has become of a chat (HOST-45)."""
+    fields = {"component": "Sessions", "action": action, "chat": chat_label(key)}
+    _LOG.info(action, extra={"fields": fields})

@@ -18,10 +18,8 @@ from ....errors import UsageError
 from ..chat import ChatMessage
 from .errors import StoreUnavailableError, UnknownSessionError
 from .live_chat import LiveChat
-from .records import log_chat
-from .saving import Availability
+from .saving import Availability, log_chat
 from .session import ChatSession
-from .settings import SessionSettings
 from .store import (
     NOBODY,
     ChatHead,
@@ -29,6 +27,7 @@ from .store import (
     Command,
     ListedChat,
     Place,
+    SessionSettings,
     StoreEvents,
     chat_key,
     folded,

@@ -14,9 +14,9 @@ from attrs import define, field
 from ....base.database.migrations import migrate_sqlite, read_migrations
 from ....base.database.sqlite import SqliteDatabase
 from ....errors import UsageError
-from ..sizes import MAX_DECISIONS
+from ..chat import MAX_DECISIONS
 from .errors import FencedError, UnknownSessionError
-from .recovery import interrupted
+from .interruption import interrupted
 from .rows import (
     HEAD_COLUMNS,
     INDEX_PAGE,
@@ -36,7 +36,6 @@ from .rows import (
     to_bytes,
     turn_body,
 )
-from .settings import SessionSettings
 from .store import (
     BegunTurn,
     ChatHead,
@@ -45,6 +44,7 @@ from .store import (
     Frame,
     ListedChat,
     Place,
+    SessionSettings,
     StoredChat,
     StoreEvents,
     SubmitLimits,

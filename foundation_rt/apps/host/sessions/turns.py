@@ -14,7 +14,7 @@ from ....base.database.errors import CommitUnknownError, DatabaseError
 from ..events import Approval, ServerMessage, TurnState
 from ..texts import INTERNAL_ERROR
 from .interruption import close_turn
-from .state import Payload
+from .live_chat import Payload
 from .store import BegunTurn, ChatTurn, chat_label
 
 if TYPE_CHECKING:

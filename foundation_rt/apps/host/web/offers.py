@@ -18,8 +18,7 @@ from ....protocol.methods import (
     PROMPTS_GET,
     RESOURCES_READ,
 )
-from .attachments import AttachmentError, Attachments, read_attachments
-from .frames import MAX_TEXT
+from .frames import MAX_TEXT, AttachmentError, Attachments, read_attachments
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator

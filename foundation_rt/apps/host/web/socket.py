@@ -30,8 +30,14 @@ from ..sessions.errors import (
 )
 from ..sessions.store import chat_label
 from ..texts import MAINTENANCE, RECONNECTED, WELCOME
-from .attachments import AttachmentError, Attachments, attachments_of
-from .frames import ClientFrame, InvalidMessageError, parse_frame
+from .frames import (
+    AttachmentError,
+    Attachments,
+    ClientFrame,
+    InvalidMessageError,
+    attachments_of,
+    parse_frame,
+)
 
 if TYPE_CHECKING:
     from ..chat import ChatMessage

@@ -1,4 +1,6 @@
-"""The answers of the rules to a chat (LLM-80 to LLM-88). Pure: all state is in the history.
+"""The answers of a host without a model, by rules (LLM-80 to LLM-88). Pure.
+
+Equal chats give equal answers: all state is in the history.
 
 A question ends in the call so far, with a `?` for what it asks: the next message is read with it.
 Only an answer to what the user said can be a question; text that a result brought in never is.
@@ -15,12 +17,19 @@ from typing import Any
 
 from attrs import frozen
 
-from .....base.exact_json import loads, loads_bounded
-from ....gateway.search import SearchableTool, search, words_of
-from ...chat import ChatMessage, Role
-from ..service import ModelTool
-from .commands import CommandError, read_command, usage_of, write_command
-from .parameters import Parameter, read_parameters, read_value
+from ....base.exact_json import loads, loads_bounded
+from ...gateway.search import SearchableTool, search, words_of
+from ..chat import ChatMessage, Role
+from .commands import (
+    CommandError,
+    Parameter,
+    read_command,
+    read_parameters,
+    read_value,
+    usage_of,
+    write_command,
+)
+from .service import ModelTool
 
 NO_MODEL = "I am no language model: I call the tools that you name."
 HOW_TO_SET_ONE = (
