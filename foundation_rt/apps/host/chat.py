@@ -69,6 +69,15 @@ class TokenUsage:
         """Both together."""
         return self.prompt_tokens + self.completion_tokens
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the usage as events have it."""
+        return {
+            "promptTokens": self.prompt_tokens,
+            "completionTokens": self.completion_tokens,
+            "totalTokens": self.total_tokens,
+            "isEstimated": self.is_estimated,
+        }
+
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             self.prompt_tokens + other.prompt_tokens,

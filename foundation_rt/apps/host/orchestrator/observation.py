@@ -178,18 +178,6 @@ class TurnObservation:
             self.metrics.approvals.add(decision=decision)
 
 
-def usage_json(usage: TokenUsage | None) -> Mapping[str, Any] | None:
-    """Return the usage of tokens, as events have it."""
-    if usage is None:
-        return None
-    return {
-        "promptTokens": usage.prompt_tokens,
-        "completionTokens": usage.completion_tokens,
-        "totalTokens": usage.total_tokens,
-        "isEstimated": usage.is_estimated,
-    }
-
-
 def _logged_usage(usage: TokenUsage | None) -> Mapping[str, Any] | None:
     """Return the usage of tokens under names that the log does not take for secrets."""
     if usage is None:

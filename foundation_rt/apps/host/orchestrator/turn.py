@@ -20,7 +20,7 @@ from ..llm.failures import FAILURES
 from ..llm.service import GenerationOptions, LLMServiceError
 from .answers import ModelAnswer, ModelAnswers
 from .calls import TurnCalls
-from .observation import TurnObservation, log, usage_json
+from .observation import TurnObservation, log
 from .pruning import CUT, NOTICE, SUMMARY, cut_text, prune, tokens_of_all
 from .scope import EventBuffer, TurnClock, TurnScope, TurnServices
 
@@ -128,7 +128,7 @@ class ConversationTurn:
         await self._settle(state)
         usage = _usage_since(before, llm.get_token_usage(self.session_id))
         self._scope.observation.ended(state, loop.time() - began, usage, **failure)
-        told = {} if usage is None else {"usage": usage_json(usage)}
+        told = {} if usage is None else {"usage": usage.to_json()}
         self.events.push("turn", {"state": state, **told, **failure})
         self.events.close()
 

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from ....base.database.errors import DatabaseError
 from ....base.database.migrations import migrate_postgres, read_migrations
-from ....base.database.postgres import PostgresConnections, Query, Transaction, read_url
+from ....base.database.postgres import PostgresConnections, Query, Row, Transaction, read_url
 from ..chat import MAX_DECISIONS
 from . import statements
 from .errors import FencedError, UnknownSessionError
@@ -125,17 +125,21 @@ class PostgresChatStore:
             raise DatabaseError("the store of chats is not open")
         return self._connections, self._workers
 
+    async def _commit(self, *queries: Query, then: Sequence[Query] = ()) -> Sequence[Row]:
+        """Execute queries in a transaction of their own; return the rows of the first."""
+
+        async def work(transaction: Transaction) -> Sequence[Row]:
+            return (await transaction.commit(*queries, then=then))[0]
+
+        return await self._open[0].transact(work)
+
     async def probe(self) -> None:
         """See `ChatStore`."""
         await self._open[1].renew()
 
     async def create(self, key: bytes, head: ChatHead) -> None:
         """See `ChatStore`."""
-
-        async def work(transaction: Transaction) -> None:
-            await transaction.commit((statements.CREATE, (key, b"[]", *head_row(head)[:-1])))
-
-        await self._open[0].transact(work)
+        await self._commit((statements.CREATE, (key, b"[]", *head_row(head)[:-1])))
 
     async def load(self, key: bytes, principal: str) -> StoredChat | None:
         """See `ChatStore`."""
@@ -185,16 +189,8 @@ class PostgresChatStore:
 
     async def delete(self, key: bytes, principal: str) -> bool:
         """See `ChatStore`."""
-        connections, workers = self._open
-
-        async def work(transaction: Transaction) -> bool:
-            parameters = (key, to_blob(principal))
-            [rows] = await transaction.commit(
-                (statements.DELETE, parameters), then=(workers.tell_changed(key),)
-            )
-            return bool(rows)
-
-        return await connections.transact(work)
+        query = (statements.DELETE, (key, to_blob(principal)))
+        return bool(await self._commit(query, then=(self._open[1].tell_changed(key),)))
 
     async def listed(self, principal: str, after: Place | None, most: int) -> Sequence[ListedChat]:
         """See `ChatStore`."""
@@ -213,13 +209,8 @@ class PostgresChatStore:
         """See `ChatStore`."""
         pinned = None if is_pinned is None else int(is_pinned)
         blob = None if title is None else to_blob(title)
-
-        async def work(transaction: Transaction) -> bool:
-            parameters = (blob, pinned, key, to_blob(principal))
-            [rows] = await transaction.commit((statements.CHANGE, parameters))
-            return bool(rows)
-
-        return await self._open[0].transact(work)
+        parameters = (blob, pinned, key, to_blob(principal))
+        return bool(await self._commit((statements.CHANGE, parameters)))
 
     async def index(self) -> bool:
         """See `ChatStore`."""
@@ -246,15 +237,11 @@ class PostgresChatStore:
         self, after: int, before: int, kept: Collection[bytes]
     ) -> tuple[Collection[bytes], int | None]:
         """See `ChatStore`; chats that other workers have connections to stay, too."""
-        connections = self._open[0]
-        [rows] = await connections.read((statements.PURGEABLE, (before, after, PURGE_PAGE)))
+        [rows] = await self._open[0].read((statements.PURGEABLE, (before, after, PURGE_PAGE)))
         idle = [chat for chat, key, is_idle in rows if is_idle and bytes(key) not in kept]
-
-        async def work(transaction: Transaction) -> Sequence[bytes]:
-            [gone] = await transaction.commit((statements.PURGE, (idle[:MOST_PURGED], before)))
-            return [bytes(key) for (key,) in gone]
-
-        deleted = await connections.transact(work) if idle else ()
+        purge = (statements.PURGE, (idle[:MOST_PURGED], before))
+        gone = await self._commit(purge) if idle else ()
+        deleted = [bytes(key) for (key,) in gone]
         if len(idle) > MOST_PURGED:
             return deleted, int(idle[MOST_PURGED - 1])
         return deleted, int(rows[-1][0]) if rows else None
@@ -380,15 +367,11 @@ class PostgresChatStore:
     async def decide(self, principal: str, subject: str, word: str) -> None:
         """See `ChatStore`."""
         name = to_blob(principal)
-
-        async def work(transaction: Transaction) -> None:
-            await transaction.commit(
-                (statements.FORGET_DECISION, (name, subject)),
-                (statements.DECIDE, (name, subject, word)),
-                (statements.DROP_DECISIONS, (name, name, MAX_DECISIONS)),
-            )
-
-        await self._open[0].transact(work)
+        await self._commit(
+            (statements.FORGET_DECISION, (name, subject)),
+            (statements.DECIDE, (name, subject, word)),
+            (statements.DROP_DECISIONS, (name, name, MAX_DECISIONS)),
+        )
 
     async def _interrupt(self, key: bytes) -> None:
         """End the turn of a worker that has died (CHAT-22)."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 
 from attrs import define, field
@@ -22,7 +22,7 @@ from ....base.backoff import exponential_delay
 from ....base.database.errors import DatabaseError
 from ..chat import ChatMessage
 from ..events import ServerMessage
-from .errors import FencedError
+from .errors import FencedError, StoreUnavailableError
 from .live_chat import LiveChat
 from .store import ChatStore, ChatTurn, Frame, Writing, chat_label
 
@@ -250,6 +250,19 @@ class Availability:
         )
         self._is_back = asyncio.Event()
         self._searching = asyncio.get_running_loop().create_task(self._search(self._is_back))
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Use the store within the block.
+
+        Raises:
+            StoreUnavailableError: it has failed.
+        """
+        try:
+            yield
+        except DatabaseError as error:
+            self.lost(error)
+            raise StoreUnavailableError from error
 
     async def wait(self) -> None:
         """Wait until the store can be used."""

@@ -13,11 +13,11 @@ from ....base.database.errors import DatabaseError
 from ..chat import ChatMessage, Role, TokenUsage
 from ..events import Approval, ServerMessage
 from .connection import SessionConnection, decode_frame
-from .errors import ChatFullError, StoreUnavailableError, TooManyConnectionsError
+from .errors import ChatFullError, TooManyConnectionsError
 from .live_chat import LiveChat
-from .saving import Availability, Saving
-from .store import ChatStore, ChatTurn, Command, Frame, SubmitLimits
-from .turns import Orchestrator, TurnRunner
+from .saving import Saving
+from .store import ChatTurn, Command, Frame, SubmitLimits
+from .turns import TurnRunner
 
 if TYPE_CHECKING:
     from .sessions import ChatSessions
@@ -32,6 +32,7 @@ class ChatSession:
         principal: whose it is.
         created_at: Unix time, in ms.
         key: the hash of the id, by which stores and logs know it.
+        sessions: of the process, with the store and the orchestrator.
         chat: what it has said and done.
     """
 
@@ -39,7 +40,7 @@ class ChatSession:
     principal: str
     created_at: int
     key: bytes
-    _sessions: ChatSessions
+    sessions: ChatSessions
     chat: LiveChat
     saving: Saving = field(init=False)
     _turns: TurnRunner = field(init=False)
@@ -53,7 +54,7 @@ class ChatSession:
     _is_gone: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        sessions = self._sessions
+        sessions = self.sessions
         self.saving = Saving(
             self.key, sessions.store, sessions.availability, self.chat, self._show, self._fenced
         )
@@ -114,7 +115,7 @@ class ChatSession:
         Raises:
             TooManyConnectionsError: there are as many as there may be.
         """
-        settings = self._sessions.settings
+        settings = self.sessions.settings
         if len(self._connections) >= settings.max_connections:
             raise TooManyConnectionsError(settings.max_connections)
         is_kept = after is not None and self.chat.first_seq - 1 <= after <= self._shown_seq
@@ -161,23 +162,20 @@ class ChatSession:
             ChatFullError: the chat is too long.
             UnknownSessionError: the chat was deleted.
         """
-        sessions = self._sessions
+        sessions = self.sessions
         sessions.check_open()
         if self.chat.message_bytes > sessions.settings.max_chat_bytes:
             raise ChatFullError
         turn = ChatTurn(uuid4().hex, message_id or uuid4().hex, text, metadata or {})
         settings = sessions.settings
         limits = SubmitLimits(
-            self.now(),
+            self.sessions.now(),
             settings.max_messages,
             settings.message_window_ms,
             settings.max_waiting_turns,
         )
-        try:
+        with sessions.availability.asking():
             is_new = await sessions.store.submit(self.key, turn, limits)
-        except DatabaseError as error:
-            sessions.availability.lost(error)
-            raise StoreUnavailableError from error
         if is_new:
             self.chat.waiting.append(turn)
         self._attend()
@@ -202,15 +200,12 @@ class ChatSession:
     async def _command(self, command: Command) -> bool:
         if self._turns.is_running:
             return self.perform(command)
-        try:
-            return await self._sessions.store.command(self.key, command)
-        except DatabaseError as error:
-            self._sessions.availability.lost(error)
-            raise StoreUnavailableError from error
+        with self.sessions.availability.asking():
+            return await self.sessions.store.command(self.key, command)
 
     def perform(self, command: Command) -> bool:
         """Do what somebody asks of the turn that runs here."""
-        orchestrator = self._sessions.orchestrator
+        orchestrator = self.sessions.orchestrator
         match command["do"]:
             case "stop":
                 return orchestrator.stop(self.id) or self._turns.end_turn("stopped")
@@ -233,9 +228,9 @@ class ChatSession:
 
     async def read_frames(self, after: int, last: int) -> Sequence[Frame]:
         """Return frames for replay, some at a time."""
-        if not self.availability.is_available:
+        if not self.sessions.availability.is_available:
             return ()
-        return await self._sessions.store.frames(self.key, after, last)
+        return await self.sessions.store.frames(self.key, after, last)
 
     def _show(self, message: ServerMessage, size: int) -> None:
         self._shown_seq = message.seq or self._shown_seq
@@ -244,46 +239,27 @@ class ChatSession:
 
     # -- what its turns need ----------------------------------------------------------------------
 
-    @property
-    def store(self) -> ChatStore:
-        """The store."""
-        return self._sessions.store
-
-    @property
-    def availability(self) -> Availability:
-        """The id that the store has for it."""
-        return self._sessions.availability
-
-    @property
-    def orchestrator(self) -> Orchestrator:
-        """The orchestrator of its turns."""
-        return self._sessions.orchestrator
-
-    def now(self) -> int:
-        """Return the Unix time, in ms."""
-        return self._sessions.now()
-
     def may_run(self) -> bool:
         """Tell whether turns may begin."""
-        return not self._is_gone and not self._sessions.is_closing
+        return not self._is_gone and not self.sessions.is_closing
 
     async def is_attended(self) -> bool:
         """Tell whether somebody is there, or was lately."""
         if self._connections or self._unattended_s() < self._abandon_s:
             return True
-        return await self._sessions.store.is_watched(self.key, self._sessions.settings.abandon_ms)
+        return await self.sessions.store.is_watched(self.key, self.sessions.settings.abandon_ms)
 
     def began(self, turn: ChatTurn) -> None:
         """Take note of the turn that runs now."""
         self.chat.waiting = [each for each in self.chat.waiting if each.turn_id != turn.turn_id]
         self.saving.begin(turn)
-        self._sessions.note_use(self.id)
+        self.sessions.note_use(self.id)
 
     async def emit(self, event: ServerMessage, turn: ChatTurn) -> None:
         """Give an event its number, store it, and show it; text does not wait for that."""
         if event.turn_id is None:
             event = ServerMessage(event.type, event.payload, turn.turn_id)
-        self.chat.last_active_at = self.now()
+        self.chat.last_active_at = self.sessions.now()
         self.saving.emit(event)
         await self.saving.save(wait=event.type != "text")
         if any(connection.is_crowded for connection in self._connections):
@@ -291,7 +267,7 @@ class ChatSession:
 
     async def add_message(self, message: ChatMessage) -> None:
         """Add a message, or replace the one of its id; it is stored when this returns (CHAT-07)."""
-        self.chat.last_active_at = self.now()
+        self.chat.last_active_at = self.sessions.now()
         self.saving.put(message)
         await self.saving.save()
 
@@ -299,7 +275,7 @@ class ChatSession:
 
     @property
     def _abandon_s(self) -> float:
-        return self._sessions.settings.abandon_ms / 1000
+        return self.sessions.settings.abandon_ms / 1000
 
     def _unattended_s(self) -> float:
         return asyncio.get_running_loop().time() - self._attended_at
@@ -320,7 +296,7 @@ class ChatSession:
     def _look_who_is_there(self) -> None:
         self._abandoning = None
         if self._turns.is_running and not self._connections:
-            self._sessions.spawn(self._abandon())
+            self.sessions.spawn(self._abandon())
 
     async def _abandon(self) -> None:
         """End the turn, unless somebody is connected at another worker (CHAT-20)."""
@@ -345,7 +321,7 @@ class ChatSession:
         async with self._refreshing:
             self._is_stale = False
             chat, turn = self.chat, self._turns.turn
-            changes = await self.store.changes(self.key, chat.version, chat.last_seq)
+            changes = await self.sessions.store.changes(self.key, chat.version, chat.last_seq)
             if changes is None:
                 self.disappear()
             elif self._turns.turn is not None:
@@ -373,13 +349,13 @@ class ChatSession:
                 try:
                     await self._read_all()
                 except DatabaseError as error:
-                    self.availability.lost(error)
-                    await self.availability.wait()
+                    self.sessions.availability.lost(error)
+                    await self.sessions.availability.wait()
                 else:
                     return
 
     async def _read_all(self) -> None:
-        stored = await self.store.load(self.key, self.principal)
+        stored = await self.sessions.store.load(self.key, self.principal)
         if stored is None:
             self.disappear()
             return
@@ -391,7 +367,7 @@ class ChatSession:
     def _fenced(self) -> None:
         """End a turn that another worker has ended, or forget what was written outside of turns."""
         if self._turns.turn is None:
-            self._sessions.spawn(self.reload())
+            self.sessions.spawn(self.reload())
         self._turns.end_turn("interrupted")
 
     def disappear(self) -> None:

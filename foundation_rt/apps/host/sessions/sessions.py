@@ -206,11 +206,8 @@ class ChatSessions:
         secret = secrets.token_urlsafe(_ID_BYTES)
         key, now = chat_key(secret), self.now()
         head = ChatHead(principal=principal, created_at=now, last_active_at=now)
-        try:
+        with self.availability.asking():
             await self.store.create(key, head)
-        except DatabaseError as error:
-            self.availability.lost(error)
-            raise StoreUnavailableError from error
         chat = LiveChat(self.settings)
         chat.last_active_at = now
         name = secret if principal == NOBODY else key.hex()
@@ -243,10 +240,8 @@ class ChatSessions:
 
     async def _load(self, name: str, key: bytes, principal: str) -> ChatSession | None:
         try:
-            stored = await self.store.load(key, principal)
-        except DatabaseError as error:
-            self.availability.lost(error)
-            raise StoreUnavailableError from error
+            with self.availability.asking():
+                stored = await self.store.load(key, principal)
         finally:
             del self._loading[key]
         if stored is None:
@@ -310,11 +305,8 @@ class ChatSessions:
         Raises:
             StoreUnavailableError: the store cannot be asked.
         """
-        try:
+        with self.availability.asking():
             return await self.store.change(key_of(name, principal), principal, title, is_pinned)
-        except DatabaseError as error:
-            self.availability.lost(error)
-            raise StoreUnavailableError from error
 
     async def delete(self, name: str, principal: str) -> bool:
         """Remove a chat, with its turn; return False if there is none of this principal (CHAT-03).
@@ -323,11 +315,8 @@ class ChatSessions:
             StoreUnavailableError: the store cannot be asked.
         """
         key = key_of(name, principal)
-        try:
+        with self.availability.asking():
             is_deleted = await self.store.delete(key, principal)
-        except DatabaseError as error:
-            self.availability.lost(error)
-            raise StoreUnavailableError from error
         if is_deleted:
             log_chat("session_deleted", key)
             session = self._live.pop(key, None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from attrs import define, field
 
@@ -57,176 +57,36 @@ _APPLICATION_ID: Final = 0x46524348  # "FRCH"
 _PAGE = 256
 
 
-@define(eq=False)
-class SqliteChatStore:
-    """Keeps chats in one file, with mode 0600, in a folder with mode 0700.
-
-    One process uses it. Turns that ran when the one before it died are ended when it is opened.
-
-    Args:
-        path: of the file.
-        settings: of sessions.
-        now: the Unix time, in ms.
-    """
-
-    path: str | os.PathLike[str]
-    _settings: SessionSettings = field(factory=SessionSettings)
-    _now: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
-    _database: SqliteDatabase = field(init=False)
-    is_immediate: bool = field(default=False, init=False)
-
-    @_database.default
-    def _its_database(self) -> SqliteDatabase:
-        return SqliteDatabase(self.path, private=True, prepare=self._prepare)
-
-    def _prepare(self, connection: sqlite3.Connection, alone: bool) -> None:
-        if not alone:
-            raise UsageError(
-                f"{self._database.path} is used by another process: stop it, or let several"
-                " workers use PostgreSQL"
-            )
-        migrate_sqlite(
-            connection,
-            self._database.path,
-            MIGRATIONS,
-            application=_APPLICATION,
-            application_id=_APPLICATION_ID,
-        )
-
-    async def open(self, events: StoreEvents) -> None:
-        """See `ChatStore`."""
-        await self._database.open()
-        try:
-            while await self._database.write(self._interrupt_one, alone=True):
-                pass
-        except BaseException:
-            await self._database.close()
-            raise
-
-    async def close(self) -> None:
-        """See `ChatStore`."""
-        await self._database.close()
-
-    async def probe(self) -> None:
-        """See `ChatStore`."""
-        await self._database.write(partial(_probe, self._now()))
-
-    async def create(self, key: bytes, head: ChatHead) -> None:
-        """See `ChatStore`."""
-        await self._database.write(partial(_create, key, head))
-
-    async def load(self, key: bytes, principal: str) -> StoredChat | None:
-        """See `ChatStore`."""
-        return await self._database.read(partial(_load, key, principal))
-
-    async def changes(self, key: bytes, version: int, after: int) -> StoredChat | None:
-        """See `ChatStore`."""
-        return await self._database.read(partial(_changes, key, version, after))
-
-    async def frames(self, key: bytes, after: int, last: int) -> Sequence[Frame]:
-        """See `ChatStore`."""
-        return await self._database.read(partial(_frames, key, after, last))
-
-    async def delete(self, key: bytes, principal: str) -> bool:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_delete, key, principal))
-
-    async def listed(self, principal: str, after: Place | None, most: int) -> Sequence[ListedChat]:
-        """See `ChatStore`."""
-        return await self._database.read(partial(_listed, principal, after, most))
-
-    async def having(self, keys: Collection[bytes], words: str) -> Collection[bytes]:
-        """See `ChatStore`; one at a time, so that others wait for none of them for long."""
-        has = partial(_has, to_blob(words))
-        return [key for key in keys if await self._database.read(partial(has, key))]
-
-    async def change(
-        self, key: bytes, principal: str, title: str | None, is_pinned: bool | None
-    ) -> bool:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_change, key, principal, title, is_pinned))
-
-    async def index(self) -> bool:
-        """See `ChatStore`."""
-        return await self._database.write(_index)
-
-    async def purge(
-        self, after: int, before: int, kept: Collection[bytes]
-    ) -> tuple[Collection[bytes], int | None]:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_purge, after, before, kept))
-
-    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_submit, key, turn, limits))
-
-    async def begin_turn(self, key: bytes) -> BegunTurn | None:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_begin_turn, key))
-
-    async def write(self, key: bytes, writing: Writing) -> int:
-        """See `ChatStore`."""
-        return await self._database.write(partial(_write, key, writing))
-
-    async def command(self, key: bytes, command: Command) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False
-
-    async def is_watched(self, key: bytes, within_ms: int) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False
-
-    async def decisions(self, principal: str) -> Mapping[str, str]:
-        """See `ChatStore`."""
-        return await self._database.read(partial(_decisions, principal))
-
-    async def decide(self, principal: str, subject: str, word: str) -> None:
-        """See `ChatStore`."""
-        await self._database.write(partial(_decide, principal, subject, word))
-
-    def _interrupt_one(self, connection: sqlite3.Connection) -> bool:
-        """End the turn of one chat in which one runs; return whether there was one."""
-        query = f"SELECT id, key, {HEAD_COLUMNS} FROM chat WHERE running IS NOT NULL LIMIT 1"
-        row = connection.execute(query).fetchone()
-        if row is None:
-            return False
-        stored = _whole(connection, row[0], read_head(row[2:]))
-        turn = stored.head.running
-        assert turn is not None
-        _write(row[1], interrupted(stored, turn, self._settings, self._now()), connection)
-        return True
-
-
 # -- operations, in the thread of the database ----------------------------------------------------
 
 
-def _probe(now: int, connection: sqlite3.Connection) -> None:
+def _probe(connection: sqlite3.Connection, now: int) -> None:
     connection.execute("INSERT OR REPLACE INTO probe (id, at) VALUES (1, ?)", (now,))
 
 
-def _create(key: bytes, head: ChatHead, connection: sqlite3.Connection) -> None:
+def _create(connection: sqlite3.Connection, key: bytes, head: ChatHead) -> None:
     connection.execute(
         f"INSERT INTO chat (key, recent, {HEAD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (key, b"[]", *head_row(head)),
     )
 
 
-def _find(key: bytes, connection: sqlite3.Connection) -> tuple[int, ChatHead] | None:
+def _find(connection: sqlite3.Connection, key: bytes) -> tuple[int, ChatHead] | None:
     query = f"SELECT id, {HEAD_COLUMNS} FROM chat WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
     return None if row is None else (row[0], read_head(row[1:]))
 
 
-def _owned(key: bytes, principal: str, connection: sqlite3.Connection) -> int | None:
+def _owned(connection: sqlite3.Connection, key: bytes, principal: str) -> int | None:
     query = "SELECT id FROM chat WHERE key = ? AND principal = ?"
     row = connection.execute(query, (key, to_blob(principal))).fetchone()
     return None if row is None else row[0]
 
 
-def _load(key: bytes, principal: str, connection: sqlite3.Connection) -> StoredChat | None:
-    if _owned(key, principal, connection) is None:
+def _load(connection: sqlite3.Connection, key: bytes, principal: str) -> StoredChat | None:
+    if _owned(connection, key, principal) is None:
         return None
-    found = _find(key, connection)
+    found = _find(connection, key)
     return None if found is None else _whole(connection, *found)
 
 
@@ -260,9 +120,9 @@ def _waiting(connection: sqlite3.Connection, chat: int) -> Sequence[ChatTurn]:
 
 
 def _changes(
-    key: bytes, version: int, after: int, connection: sqlite3.Connection
+    connection: sqlite3.Connection, key: bytes, version: int, after: int
 ) -> StoredChat | None:
-    found = _find(key, connection)
+    found = _find(connection, key)
     if found is None:
         return None
     chat, head = found
@@ -281,7 +141,7 @@ def _changes(
     )
 
 
-def _frames(key: bytes, after: int, last: int, connection: sqlite3.Connection) -> Sequence[Frame]:
+def _frames(connection: sqlite3.Connection, key: bytes, after: int, last: int) -> Sequence[Frame]:
     return connection.execute(
         "SELECT seq, frame FROM chat_event WHERE chat = (SELECT id FROM chat WHERE key = ?)"
         " AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
@@ -289,22 +149,22 @@ def _frames(key: bytes, after: int, last: int, connection: sqlite3.Connection) -
     ).fetchall()
 
 
-def _delete(key: bytes, principal: str, connection: sqlite3.Connection) -> bool:
-    chat = _owned(key, principal, connection)
+def _delete(connection: sqlite3.Connection, key: bytes, principal: str) -> bool:
+    chat = _owned(connection, key, principal)
     if chat is None:
         return False
-    _delete_chat(chat, connection)
+    _delete_chat(connection, chat)
     return True
 
 
-def _delete_chat(chat: int, connection: sqlite3.Connection) -> None:
+def _delete_chat(connection: sqlite3.Connection, chat: int) -> None:
     for table in ("chat_message", "chat_event", "chat_turn"):
         connection.execute(f"DELETE FROM {table} WHERE chat = ?", (chat,))
     connection.execute("DELETE FROM chat WHERE id = ?", (chat,))
 
 
 def _listed(
-    principal: str, after: Place | None, most: int, connection: sqlite3.Connection
+    connection: sqlite3.Connection, principal: str, after: Place | None, most: int
 ) -> Sequence[ListedChat]:
     rows = connection.execute(
         "SELECT key, title, said_at, is_pinned FROM chat WHERE principal = ? AND said_at NOT NULL"
@@ -315,7 +175,7 @@ def _listed(
     return [listed_row(row) for row in rows]
 
 
-def _has(words: bytes, key: bytes, connection: sqlite3.Connection) -> bool:
+def _has(connection: sqlite3.Connection, key: bytes, words: bytes) -> bool:
     query = (
         "SELECT 1 FROM chat_message WHERE chat = (SELECT id FROM chat WHERE key = ?)"
         " AND instr(words, ?) LIMIT 1"
@@ -324,11 +184,11 @@ def _has(words: bytes, key: bytes, connection: sqlite3.Connection) -> bool:
 
 
 def _change(
+    connection: sqlite3.Connection,
     key: bytes,
     principal: str,
     title: str | None,
     is_pinned: bool | None,
-    connection: sqlite3.Connection,
 ) -> bool:
     changed = connection.execute(
         "UPDATE chat SET title = coalesce(?, title), is_pinned = coalesce(?, is_pinned)"
@@ -359,7 +219,7 @@ def _index(connection: sqlite3.Connection) -> bool:
 
 
 def _purge(
-    after: int, before: int, kept: Collection[bytes], connection: sqlite3.Connection
+    connection: sqlite3.Connection, after: int, before: int, kept: Collection[bytes]
 ) -> tuple[Collection[bytes], int | None]:
     query = (
         "SELECT id, key, last_active_at < ? AND running IS NULL FROM chat WHERE id > ?"
@@ -369,7 +229,7 @@ def _purge(
     deleted: list[bytes] = []
     for chat, key, is_idle in rows:
         if is_idle and key not in kept:
-            _delete_chat(chat, connection)
+            _delete_chat(connection, chat)
             deleted.append(key)
         if len(deleted) == MOST_PURGED:
             return deleted, int(chat)
@@ -377,7 +237,7 @@ def _purge(
 
 
 def _submit(
-    key: bytes, turn: ChatTurn, limits: SubmitLimits, connection: sqlite3.Connection
+    connection: sqlite3.Connection, key: bytes, turn: ChatTurn, limits: SubmitLimits
 ) -> bool:
     query = "SELECT id, recent, running FROM chat WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
@@ -413,8 +273,8 @@ def _submit(
     return True
 
 
-def _begin_turn(key: bytes, connection: sqlite3.Connection) -> BegunTurn | None:
-    found = _find(key, connection)
+def _begin_turn(connection: sqlite3.Connection, key: bytes) -> BegunTurn | None:
+    found = _find(connection, key)
     if found is None:
         return None
     chat, head = found
@@ -429,7 +289,7 @@ def _begin_turn(key: bytes, connection: sqlite3.Connection) -> BegunTurn | None:
     return BegunTurn(read_turn(row[1]), head.version, is_new=True)
 
 
-def _write(key: bytes, writing: Writing, connection: sqlite3.Connection) -> int:
+def _write(connection: sqlite3.Connection, key: bytes, writing: Writing) -> int:
     row = connection.execute(
         "SELECT id, version, running, first_seq FROM chat WHERE key = ?", (key,)
     ).fetchone()
@@ -473,12 +333,12 @@ def _write_lists(connection: sqlite3.Connection, chat: int, version: int, writin
     )
 
 
-def _decisions(principal: str, connection: sqlite3.Connection) -> Mapping[str, str]:
+def _decisions(connection: sqlite3.Connection, principal: str) -> Mapping[str, str]:
     query = "SELECT subject, word FROM decision WHERE principal = ?"
     return dict(connection.execute(query, (to_blob(principal),)))
 
 
-def _decide(principal: str, subject: str, word: str, connection: sqlite3.Connection) -> None:
+def _decide(connection: sqlite3.Connection, principal: str, subject: str, word: str) -> None:
     name = to_blob(principal)
     connection.execute(
         "INSERT OR REPLACE INTO decision (principal, subject, word) VALUES (?, ?, ?)",
@@ -489,3 +349,116 @@ def _decide(principal: str, subject: str, word: str, connection: sqlite3.Connect
         " decision WHERE principal = :name ORDER BY position DESC LIMIT :most)",
         {"name": name, "most": MAX_DECISIONS},
     )
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _method(
+    run: Callable[[SqliteDatabase, Callable[[sqlite3.Connection], T]], Coroutine[Any, Any, T]],
+    operation: Callable[Concatenate[sqlite3.Connection, P], T],
+) -> Callable[Concatenate[SqliteChatStore, P], Coroutine[Any, Any, T]]:
+    """Return a method of the store that runs an operation in the thread of its database."""
+
+    async def method(store: SqliteChatStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run(store.database, lambda file: operation(file, *args, **kwargs))
+
+    return method
+
+
+@define(eq=False)
+class SqliteChatStore:
+    """Keeps chats in one file, with mode 0600, in a folder with mode 0700.
+
+    One process uses it. Turns that ran when the one before it died are ended when it is opened.
+
+    Args:
+        path: of the file.
+        settings: of sessions.
+        now: the Unix time, in ms.
+    """
+
+    path: str | os.PathLike[str]
+    _settings: SessionSettings = field(factory=SessionSettings)
+    _now: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
+    database: SqliteDatabase = field(init=False)
+    is_immediate: bool = field(default=False, init=False)
+
+    @database.default
+    def _its_database(self) -> SqliteDatabase:
+        return SqliteDatabase(self.path, private=True, prepare=self._prepare)
+
+    def _prepare(self, connection: sqlite3.Connection, alone: bool) -> None:
+        if not alone:
+            raise UsageError(
+                f"{self.database.path} is used by another process: stop it, or let several"
+                " workers use PostgreSQL"
+            )
+        migrate_sqlite(
+            connection,
+            self.database.path,
+            MIGRATIONS,
+            application=_APPLICATION,
+            application_id=_APPLICATION_ID,
+        )
+
+    async def open(self, events: StoreEvents) -> None:
+        """See `ChatStore`."""
+        await self.database.open()
+        try:
+            while await self.database.write(self._interrupt_one, alone=True):
+                pass
+        except BaseException:
+            await self.database.close()
+            raise
+
+    async def close(self) -> None:
+        """See `ChatStore`."""
+        await self.database.close()
+
+    async def probe(self) -> None:
+        """See `ChatStore`."""
+        await self.database.write(partial(_probe, now=self._now()))
+
+    create = _method(SqliteDatabase.write, _create)
+    load = _method(SqliteDatabase.read, _load)
+    changes = _method(SqliteDatabase.read, _changes)
+    frames = _method(SqliteDatabase.read, _frames)
+    delete = _method(SqliteDatabase.write, _delete)
+    listed = _method(SqliteDatabase.read, _listed)
+    change = _method(SqliteDatabase.write, _change)
+    index = _method(SqliteDatabase.write, _index)
+    purge = _method(SqliteDatabase.write, _purge)
+    submit = _method(SqliteDatabase.write, _submit)
+    begin_turn = _method(SqliteDatabase.write, _begin_turn)
+    write = _method(SqliteDatabase.write, _write)
+    decisions = _method(SqliteDatabase.read, _decisions)
+    decide = _method(SqliteDatabase.write, _decide)
+
+    async def having(self, keys: Collection[bytes], words: str) -> Collection[bytes]:
+        """See `ChatStore`; one at a time, so that others wait for none of them for long."""
+        has = _method(SqliteDatabase.read, _has)
+        return [key for key in keys if await has(self, key, to_blob(words))]
+
+    async def command(self, key: bytes, command: Command) -> bool:
+        """See `ChatStore`; there is no other worker."""
+        return False
+
+    async def is_watched(self, key: bytes, within_ms: int) -> bool:
+        """See `ChatStore`; there is no other worker."""
+        return False
+
+    def _interrupt_one(self, connection: sqlite3.Connection) -> bool:
+        """End the turn of one chat in which one runs; return whether there was one."""
+        query = f"SELECT id, key, {HEAD_COLUMNS} FROM chat WHERE running IS NOT NULL LIMIT 1"
+        row = connection.execute(query).fetchone()
+        if row is None:
+            return False
+        stored = _whole(connection, row[0], read_head(row[2:]))
+        turn = stored.head.running
+        assert turn is not None
+        _write(connection, row[1], interrupted(stored, turn, self._settings, self._now()))
+        return True

@@ -120,14 +120,14 @@ class TurnRunner:
             try:
                 if not await session.is_attended():
                     return None
-                begun = await session.store.begin_turn(session.key)
+                begun = await session.sessions.store.begin_turn(session.key)
                 is_uncertain = is_uncertain or (begun is not None and begun.is_new)
                 if begun is not None and begun.version != session.chat.version:
                     await session.refresh()
             except DatabaseError as error:
                 is_uncertain = is_uncertain or isinstance(error, CommitUnknownError)
-                session.availability.lost(error)
-                await session.availability.wait()
+                session.sessions.availability.lost(error)
+                await session.sessions.availability.wait()
             else:
                 if begun is None or begun.is_new or not is_uncertain:
                     return begun
@@ -173,7 +173,7 @@ class TurnRunner:
 
     async def _consume(self, turn: ChatTurn) -> None:
         session = self._session
-        events = session.orchestrator.handle_input(
+        events = session.sessions.orchestrator.handle_input(
             session.id,
             turn.text,
             turn_id=turn.turn_id,
@@ -198,7 +198,9 @@ class TurnRunner:
         """Close what the turn has left open, and end it."""
         session = self._session
         saving, chat = session.saving, session.chat
-        closing = close_turn(turn, chat.messages[self._first :], chat.state, end, session.now())
+        closing = close_turn(
+            turn, chat.messages[self._first :], chat.state, end, session.sessions.now()
+        )
         for message in closing.messages:
             saving.put(message)
         for event in closing.events:

@@ -222,7 +222,7 @@ class Rest:
         elif rest:
             await _export(scope, send, session)
         else:
-            await send_json(send, _document(session))
+            await send_json(send, {**_document(session), "seq": session.last_seq})
 
 
 def _query(scope: Scope, name: str) -> str:
@@ -267,10 +267,7 @@ def _changes(body: bytes | None) -> dict[str, Any]:
 
 
 def _document(session: ChatSession) -> dict[str, object]:
-    document = export_json(
-        session.history, session.usage, session.created_at, session.last_active_at
-    )
-    return {**document, "seq": session.last_seq}
+    return export_json(session.history, session.usage, session.created_at, session.last_active_at)
 
 
 async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
@@ -280,10 +277,7 @@ async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
         return
     headers = ((b"content-disposition", b'attachment; filename="chat.%s"' % wanted.encode()),)
     if wanted == "json":
-        document = export_json(
-            session.history, session.usage, session.created_at, session.last_active_at
-        )
-        await send_json(send, document, headers=headers)
+        await send_json(send, _document(session), headers=headers)
     else:
         text = export_markdown(session.chat.branch(), session.created_at)
         body = text.encode("utf-8", "replace")

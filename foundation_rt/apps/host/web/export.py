@@ -35,12 +35,7 @@ def export_json(
     return {
         "createdAt": created_at,
         "lastActiveAt": last_active_at,
-        "usage": {
-            "promptTokens": usage.prompt_tokens,
-            "completionTokens": usage.completion_tokens,
-            "totalTokens": usage.total_tokens,
-            "isEstimated": usage.is_estimated,
-        },
+        "usage": usage.to_json(),
         "messages": [message.to_json() for message in messages],
     }
 
