@@ -179,7 +179,7 @@ def _complaint(reason: str, body: str) -> str:
     )
 
 
-_OPENING, _CLOSING = "<think>", "</think>"
+_THINK, _THOUGHT_END = "<think>", "</think>"
 _MOST_BLANK = 256
 """The most white space before the tag: what is held is looked at with every chunk (LLM-119)."""
 
@@ -203,10 +203,10 @@ class ThinkParser:
         begun = self._held.lstrip()
         if len(self._held) - len(begun) > _MOST_BLANK:
             return [TextPiece(self._text())]
-        if begun.startswith(_OPENING):
-            self._held, self._is_inside = begun[len(_OPENING) :], True
+        if begun.startswith(_THINK):
+            self._held, self._is_inside = begun[len(_THINK) :], True
             return self._read_thought()
-        if _OPENING.startswith(begun):
+        if _THINK.startswith(begun):
             return [TextPiece("")]
         return [TextPiece(self._text())]
 
@@ -221,12 +221,12 @@ class ThinkParser:
         return held.lstrip() if self._has_thought else held
 
     def _read_thought(self) -> list[TextPiece | ThoughtPiece]:
-        thought, closing, rest = self._held.partition(_CLOSING)
+        thought, closing, rest = self._held.partition(_THOUGHT_END)
         if closing:
             self._held, self._is_inside, self._has_thought = "", False, True
             return [ThoughtPiece(thought), *self.feed(rest)]
-        kept = len(_CLOSING) - 1
-        while not (kept == 0 or thought.endswith(_CLOSING[:kept])):
+        kept = len(_THOUGHT_END) - 1
+        while not (kept == 0 or thought.endswith(_THOUGHT_END[:kept])):
             kept -= 1
         self._held = thought[len(thought) - kept :]
         return [ThoughtPiece(thought[: len(thought) - kept])]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import orjson
@@ -58,22 +58,40 @@ _T = TypeVar("_T")
 _opened: ContextVar[list[Any] | None] = ContextVar("_opened", default=None)
 
 
-class AnswerReader(Protocol):
-    """Reads an answer from the objects of a stream. Pure."""
+@define(eq=False)
+class AnswerReader:
+    """Reads one answer from the objects of a stream. Pure. A subclass knows their form.
 
-    calls: CallAssembler
-    is_done: bool
-    """Nothing of the answer follows."""
+    Args:
+        names: of the tools that the model may call.
+        model: its name, since only this model gets back what it wants back.
+
+    Attributes:
+        calls: the calls of the answer.
+        is_done: nothing of the answer follows.
+    """
+
+    _names: Collection[str]
+    _model: str
+    calls: CallAssembler = field(init=False)
+    is_done: bool = field(default=False, init=False)
+    _reason: str = field(default="", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.calls = CallAssembler(self._names)
 
     @property
     def is_complete(self) -> bool:
-        """The server has said that the answer ends, though usage may follow."""
+        """The server has said that the answer ends, and why; usage may follow (LLM-93)."""
+        return bool(self._reason or self.is_done)
 
-    def read(self, event: Mapping[str, Any] | None) -> list[Piece]:
-        """Return the pieces of an object; None says that the answer is complete."""
+    def read(self, event: Mapping[str, Any]) -> list[Piece]:
+        """Return the pieces of an object."""
+        raise NotImplementedError
 
     def end(self) -> list[Piece]:
         """Return the calls and the end; nothing if the answer was cut off."""
+        raise NotImplementedError
 
 
 @define(eq=False)
@@ -156,61 +174,6 @@ class VendorProvider:
                 for response in responses:
                     await response.aclose()
 
-    async def _read(
-        self, response: Any, answer: AnswerReader, model: str
-    ) -> AsyncGenerator[Piece, None]:
-        """Yield the pieces of the response of an SDK's stream."""
-        events = self._events(response, model)
-        async with aclosing(to_the_end(events, lambda: _patience(answer))) as received:
-            async for event in received:
-                for piece in answer.read(event):
-                    yield piece
-                if answer.calls.size > MAX_CHARACTERS:
-                    raise _too_long(model)
-        for piece in answer.end():
-            yield piece
-
-    async def _events(
-        self, response: Any, model: str
-    ) -> AsyncGenerator[Mapping[str, Any] | None, None]:
-        """Yield the objects of a stream, or the one that came instead; None at `[DONE]` (LLM-93).
-
-        The SDKs' streams do not tell `[DONE]` from a connection that ended.
-        """
-        reader, whole = EventReader(MAX_CHARACTERS), bytearray()
-        has_begun = False
-        async for chunk in response.aiter_bytes():
-            data = chunk if has_begun else chunk.lstrip()
-            if whole or (data[:1] == b"{" and not has_begun):
-                whole += data
-                if len(whole) > MAX_CHARACTERS:
-                    raise _too_long(model)
-            else:
-                for event in reader.feed(data):
-                    yield self._event(event, model)
-            has_begun = has_begun or bool(data)
-        if whole:
-            yield self._event(ServerSentEvent(bytes(whole)), model)
-            yield None
-        for event in reader.feed(b"\n\n"):  # some servers end without the blank line
-            yield self._event(event, model)
-
-    def _event(self, event: Any, model: str) -> Mapping[str, Any] | None:
-        if not isinstance(event, ServerSentEvent):
-            raise _too_long(model)
-        if event.data.strip() == b"[DONE]":
-            return None
-        try:
-            found = mapping(loads(event.data))
-        except orjson.JSONDecodeError:
-            raise self.asked(model).failure(LLMFailure.TRANSIENT) from None
-        if error := found.get("error") or (found.get("object") == "error" and found):
-            code = mapping(error).get("code")
-            status = code if isinstance(code, int) and 400 <= code < 600 else 0
-            said = reason_in(error) or str(error)
-            raise self._refusal(ReportedError(status, said), model)
-        return found
-
     def failure_of(self, error: Exception, model: str) -> LLMServiceError | None:
         """Return what an error of the SDK means (LLM-30 to LLM-34); None if it is a bug."""
         if isinstance(error, LLMServiceError):
@@ -275,6 +238,107 @@ class VendorProvider:
         raise NotImplementedError
 
 
+@define(eq=False)
+class StreamingProvider(VendorProvider):
+    """The base of the adapters of OpenAI's and Anthropic's SDKs, which one generator has made.
+
+    Their streams are read here: the SDKs' own do not tell `[DONE]` from a connection that ended.
+    """
+
+    client: ClassVar[str]
+    """The name of the SDK's client."""
+    error: ClassVar[str]
+    """The name of the SDK's error of which all others are."""
+    reader: ClassVar[type[AnswerReader]]
+    picture_types: ClassVar[Sequence[str]] = ("image/png", "image/jpeg", "image/webp", "image/gif")
+
+    _base_url: str | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._base_url = self._config.base_url
+
+    def _make_client(self) -> Any:
+        return getattr(self._sdk, self.client)(
+            api_key=self._key or NO_KEY,
+            base_url=self._base_url,
+            http_client=self._http,
+            max_retries=0,
+            timeout=self._http.timeout,
+        )
+
+    async def list_models(self) -> Sequence[str]:
+        """Return the names of the models."""
+        return [model.id async for model in self._client.models.list()]
+
+    async def _open(self, model: str, request: ModelRequest) -> Any:
+        """Send the request; return the SDK's stream."""
+        raise NotImplementedError
+
+    async def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        answer = self.reader(request.tool_names, model)
+        events = self._events((await self._open(model, request)).response, model)
+        async with aclosing(to_the_end(events, lambda: _patience(answer))) as received:
+            async for event in received:
+                if event is None:
+                    answer.is_done = True
+                    continue
+                for piece in answer.read(event):
+                    yield piece
+                if answer.calls.size > MAX_CHARACTERS:
+                    raise _too_long(model)
+        for piece in answer.end():
+            yield piece
+
+    async def _events(
+        self, response: Any, model: str
+    ) -> AsyncGenerator[Mapping[str, Any] | None, None]:
+        """Yield the objects of a stream, or one that came instead; None at `[DONE]` (LLM-93)."""
+        reader, whole = EventReader(MAX_CHARACTERS), bytearray()
+        has_begun = False
+        async for chunk in response.aiter_bytes():
+            data = chunk if has_begun else chunk.lstrip()
+            if whole or (data[:1] == b"{" and not has_begun):
+                whole += data
+                if len(whole) > MAX_CHARACTERS:
+                    raise _too_long(model)
+            else:
+                for event in reader.feed(data):
+                    yield self._event(event, model)
+            has_begun = has_begun or bool(data)
+        if whole:
+            yield self._event(ServerSentEvent(bytes(whole)), model)
+            yield None
+        for event in reader.feed(b"\n\n"):  # some servers end without the blank line
+            yield self._event(event, model)
+
+    def _event(self, event: Any, model: str) -> Mapping[str, Any] | None:
+        if not isinstance(event, ServerSentEvent):
+            raise _too_long(model)
+        if event.data.strip() == b"[DONE]":
+            return None
+        try:
+            found = mapping(loads(event.data))
+        except orjson.JSONDecodeError:
+            raise self.asked(model).failure(LLMFailure.TRANSIENT) from None
+        if error := found.get("error") or (found.get("object") == "error" and found):
+            code = mapping(error).get("code")
+            status = code if isinstance(code, int) and 400 <= code < 600 else 0
+            said = reason_in(error) or str(error)
+            raise self._refusal(ReportedError(status, said), model)
+        return found
+
+    def _reported(self, error: Exception) -> ReportedError | None:
+        if isinstance(error, self._sdk.APIStatusError):
+            # An error within the stream has the status 200 of the stream.
+            status = error.status_code if error.status_code >= 400 else 0
+            return ReportedError(status, _words_of(error), error.response.headers)
+        is_said = isinstance(error, getattr(self._sdk, self.error))
+        if is_said and not isinstance(error, self._sdk.APIConnectionError):
+            return ReportedError(0, str(error))
+        return None
+
+
 def _patience(answer: AnswerReader) -> float | None:
     """Return the seconds that the rest of a stream is waited for; None: as long as it takes."""
     if answer.is_done:
@@ -317,7 +381,7 @@ def readable_address(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}" if host else ""
 
 
-def words_of(error: Any) -> str:
+def _words_of(error: Any) -> str:
     """Return the provider's own words in an error of an SDK that is about a status."""
     found = error.body
     return reason_in(found) or (dumps(found).decode() if found else "")
