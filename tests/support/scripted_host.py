@@ -22,7 +22,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foundation_rt.apps.host.texts import WELCOME
-from foundation_rt.apps.web_page.files import PAGE_HEADERS, PageFile, read_page
+from foundation_rt.apps.web_page.responses import PAGE_HEADERS, PageFile, read_page
 
 from .process import PATIENCE
 

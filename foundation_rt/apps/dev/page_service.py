@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from ..host.web.responses import header, read_body, send_error, send_json, send_response
-from ..web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_folder
 from ..web_page.logins import MAX_BODY
+from ..web_page.responses import (
+    PageFile,
+    header,
+    read_body,
+    read_folder,
+    refuse_method,
+    send_error,
+    send_file,
+    send_json,
+)
 
 if TYPE_CHECKING:
-    from ..host.web.responses import RawHeaders, Receive, Scope, Send
     from ..web_page.logins import PageLogins
+    from ..web_page.responses import RawHeaders, Receive, Scope, Send
     from .journal import Journal
 
 PAGE = "/page/"
@@ -80,10 +88,9 @@ class PageService:
             status, said = await self._logins.answer(await read_body(receive, MAX_BODY))
             await send_json(send, said, status)
         elif scope["method"] not in ("GET", "HEAD"):
-            allowed = ((b"allow", b"GET, HEAD"),)
-            await send_error(send, 405, "method_not_allowed", "use GET", allowed)
+            await refuse_method(send, "GET", "GET, HEAD")
         elif file is not None:
-            await _send_file(scope, send, file)
+            await send_file(scope, send, file)
         elif path == "/dev/state":
             await send_json(send, self._state())
         elif path == "/dev/agents":
@@ -161,12 +168,3 @@ async def _left(receive: Receive) -> None:
     """Wait until the reader has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _send_file(scope: Scope, send: Send, file: PageFile) -> None:
-    # The browser asks each time whether it has the newest version, and gets 304 if it has.
-    headers = (*PAGE_HEADERS, (b"etag", file.etag), (b"cache-control", b"no-cache"))
-    if is_unchanged(header(scope, b"if-none-match"), file):
-        await send_response(send, 304, headers=headers)
-    else:
-        await send_response(send, 200, file.body, file.content_type, headers)

@@ -11,11 +11,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from attrs import define, field
 
-from ...base.exact_json import loads_bounded
 from ...client import AuthorizationError, LoginRequest, MCPError, browser_login
+from .responses import read_object
 
 if TYPE_CHECKING:
     from ..coordinator import Coordinator, ServerConnections
@@ -122,11 +121,7 @@ class PageLogins:
         Returns:
             The status of HTTP, and an object: the `login` of `state`, or an `error`.
         """
-        try:
-            given = None if body is None else loads_bounded(body)
-        except orjson.JSONDecodeError:
-            given = None
-        named = given if isinstance(given, dict) else {}
+        named = read_object(body) or {}
         server_id, address = named.get("server"), named.get("address", "")
         if not (isinstance(server_id, str) and isinstance(address, str)):
             return _refusal(400, "invalid_request", _EXPECTED)

@@ -196,7 +196,7 @@ def test_container_of_the_host_installs_the_checkout(tmp_path: Path) -> None:
 @pytest.mark.rule("HOST-18")
 def test_host_imports_only_what_is_documented_as_public() -> None:
     public = ("apps.coordinator", "base.database", "base.logs", "client", "errors")
-    pages = ("apps.web_page.files", "apps.web_page.logins")
+    pages = ("apps.web_page.responses", "apps.web_page.logins")
     shared = ("apps.gateway.search", *pages, "base.file_changes")
     base = ("backoff", "config.sections", "exact_json", "lazy_names", "mcp_json")
     more = ("features.signatures.type_schema", "protocol.methods", "base.rich_values")

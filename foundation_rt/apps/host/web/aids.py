@@ -15,18 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define, field
 
-from ....base.exact_json import dumps, loads, loads_bounded
+from ....base.exact_json import dumps, loads
+from ...web_page.responses import read_body, read_object, refuse_method, send_error, send_json
 from .offers import OfferError, Offers, Room
-from .responses import read_body, send_error, send_json
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
     from ...coordinator import Coordinator
-    from .responses import Receive, Scope, Send
+    from ...web_page.responses import Receive, Scope, Send
 
 
 MAX_BODY = 256 * 1024
@@ -58,20 +57,20 @@ class Aids:
         self, scope: Scope, receive: Receive, send: Send, path: str, principal: str
     ) -> bool:
         """Answer a request; return False if there is nothing at its path."""
-        known = path == _OFFERS or path in _POSTED
-        if not known:
+        posted = _POSTED.get(path)
+        if path != _OFFERS and posted is None:
             return False
-        allowed = ("GET", "HEAD") if path == _OFFERS else ("POST",)
-        if scope["method"] not in allowed:
-            headers = ((b"allow", ", ".join(allowed).encode()),)
-            await send_error(send, 405, "method_not_allowed", f"use {allowed[0]}", headers)
+        if posted is None and scope["method"] not in ("GET", "HEAD"):
+            await refuse_method(send, "GET", "GET, HEAD")
+            return True
+        if posted is not None and scope["method"] != "POST":
+            await refuse_method(send, "POST")
             return True
         try:
-            if path == _OFFERS:
+            if posted is None:
                 found: Any = await self._offers.listed(principal)
             else:
-                body = _object(await read_body(receive, MAX_BODY))
-                found = await _POSTED[path](self, body, principal)
+                found = await posted(self, _object(await read_body(receive, MAX_BODY)), principal)
         except _WrongError as error:
             await send_error(send, 400, "invalid_request", str(error))
         except OfferError as error:
@@ -116,11 +115,8 @@ _POSTED = {
 
 
 def _object(body: bytes | None) -> dict[str, Any]:
-    try:
-        found = None if body is None else loads_bounded(body)
-    except orjson.JSONDecodeError:
-        found = None
-    if type(found) is not dict:
+    found = read_object(body)
+    if found is None:
         raise _WrongError(f"the body: expected a JSON object of at most {MAX_BODY} bytes")
     return found
 

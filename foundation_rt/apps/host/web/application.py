@@ -10,24 +10,31 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-import orjson
 from attrs import define, field
 
-from ....base.exact_json import loads_bounded
-from ...web_page.files import PAGE_HEADERS, PageFile, is_unchanged, read_page
 from ...web_page.logins import MAX_BODY
+from ...web_page.responses import (
+    PageFile,
+    read_body,
+    read_object,
+    read_page,
+    refuse_method,
+    send_error,
+    send_file,
+    send_json,
+    send_response,
+)
 from ..sessions.errors import StoreUnavailableError
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, title_of
 from .aids import Aids
 from .export import export_json, export_markdown
-from .responses import header, read_body, send_error, send_json, send_response
 from .socket import ChatSocket
 from .status import ModelList
 
 if TYPE_CHECKING:
+    from ...web_page.responses import Receive, Scope, Send
     from ..sessions.session import ChatSession
     from ..sessions.sessions import ChatSessions
-    from .responses import Receive, Scope, Send
     from .status import HostStatus
 
 
@@ -98,7 +105,7 @@ class ChatApplication:
     ) -> None:
         file = self._page.get(path)
         if file is not None:
-            await _send_file(scope, send, file)
+            await send_file(scope, send, file)
         elif path == SOCKET_PATH:
             headers = ((b"upgrade", b"websocket"), (b"connection", b"upgrade"))
             await send_error(send, 426, "upgrade_required", "this is a WebSocket", headers)
@@ -106,20 +113,6 @@ class ChatApplication:
             return
         elif not await self._aids.respond(scope, receive, send, path, owner):
             await send_error(send, 404, "path_not_found", "there is nothing at this path")
-
-
-async def _send_file(scope: Scope, send: Send, file: PageFile) -> None:
-    if scope["method"] not in ("GET", "HEAD"):
-        allowed = ((b"allow", b"GET, HEAD"),)
-        await send_error(send, 405, "method_not_allowed", "use GET", allowed)
-        return
-    # The browser asks each time whether it has the newest version, and gets 304 if it has.
-    caching = ((b"etag", file.etag), (b"cache-control", b"no-cache"))
-    if is_unchanged(header(scope, b"if-none-match"), file):
-        await send_response(send, 304, headers=(*PAGE_HEADERS, *caching))
-    else:
-        headers = (*PAGE_HEADERS, *caching)
-        await send_response(send, 200, file.body, file.content_type, headers)
 
 
 _LIST = "/api/sessions"
@@ -152,7 +145,7 @@ class Rest:
         method = scope["method"]
         if path in (_STATUS, _MODELS):
             if method not in ("GET", "HEAD"):
-                await _refuse_method(send, "GET")
+                await refuse_method(send, "GET")
             elif path == _STATUS:
                 await send_json(send, self._status.to_json())
             else:
@@ -163,7 +156,7 @@ class Rest:
                 status, said = await self._status.logins.answer(await read_body(receive, MAX_BODY))
                 await send_json(send, said, status)
             else:
-                await _refuse_method(send, "POST")
+                await refuse_method(send, "POST")
             return True
         name, _, rest = path.removeprefix(_SESSIONS).partition("/")
         is_list = path == _LIST
@@ -184,7 +177,7 @@ class Rest:
     async def _list(self, scope: Scope, send: Send, principal: str) -> None:
         """Answer with the chats of the principal (HOST-46)."""
         if scope["method"] not in ("GET", "HEAD"):
-            await _refuse_method(send, "GET")
+            await refuse_method(send, "GET")
             return
         words, after = _query(scope, "query"), _place(_query(scope, "after"))
         if len(words) > _MAX_QUERY or len(words.split()) > _MAX_WORDS:
@@ -211,7 +204,7 @@ class Rest:
             await (send_response(send, 204) if is_there else _send_unknown(send))
             return
         if method not in ("GET", "HEAD"):
-            await _refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
+            await refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
             return
         session = await self._sessions.find(name, principal)
         if session is None:
@@ -250,11 +243,8 @@ def _listed(chat: ListedChat) -> dict[str, object]:
 
 def _changes(body: bytes | None) -> dict[str, Any]:
     """Return the arguments of `ChatSessions.change`."""
-    try:
-        given = None if body is None else loads_bounded(body)
-    except orjson.JSONDecodeError:
-        given = None
-    if type(given) is not dict:
+    given = read_object(body)
+    if given is None:
         raise _InvalidRequestError(f"the body: expected a JSON object of at most {_MAX_BODY} bytes")
     title, is_pinned = given.get("title"), given.get("isPinned")
     if title is not None:
@@ -286,9 +276,3 @@ async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
 
 async def _send_unknown(send: Send) -> None:
     await send_error(send, 404, "unknown_session", "this chat is not there")
-
-
-async def _refuse_method(send: Send, allowed: str) -> None:
-    message = f"use {allowed}"
-    headers = ((b"allow", allowed.encode()),)
-    await send_error(send, 405, "method_not_allowed", message, headers)

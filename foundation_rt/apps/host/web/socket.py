@@ -40,11 +40,11 @@ from .frames import (
 )
 
 if TYPE_CHECKING:
+    from ...web_page.responses import Event, Receive, Scope, Send
     from ..chat import ChatMessage
     from ..sessions.connection import SessionConnection
     from ..sessions.session import ChatSession
     from ..sessions.sessions import ChatSessions
-    from .responses import Event, Receive, Scope, Send
     from .status import HostStatus, ModelList
 
 log = logging.getLogger("foundation_rt.host.web")
