@@ -47,7 +47,7 @@ class UnfinishedText:
 
 @define
 class SessionState:
-    """What a chat waits for and streams at one moment.
+    """The open questions and unfinished texts of a chat at one moment.
 
     Attributes:
         turn: `{"turnId", "state"}` of the running turn, with `message` while it waits (TURN-81).
