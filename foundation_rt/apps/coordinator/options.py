@@ -156,6 +156,6 @@ class CoordinatorSettings:
         return max(1, -(-limit * self.principal_share_percent // 100))  # rounded up
 
     @property
-    def start_wait(self) -> float:
-        """The longest time to wait for the servers, in s."""
-        return self.start_wait_ms / 1000
+    def listed_after_loss(self) -> float:
+        """How long the lists of a server stay as they were after its connection has ended, in s."""
+        return self.listed_after_loss_ms / 1000

@@ -144,7 +144,7 @@ class ServerGroup:
     # -- called by supervisors
 
     def server_listed(self, supervisor: ServerSupervisor, kind: str) -> None:
-        """Take a list that was read; see `SupervisionObserver`."""
+        """Take a list that was read."""
         server = supervisor.server_id
         if self.supervisors.get(server) is not supervisor:
             return  # it is being replaced
@@ -164,7 +164,7 @@ class ServerGroup:
             self._announcer.announce()
 
     def server_changed(self, supervisor: ServerSupervisor) -> None:
-        """Take a new state of a server; see `SupervisionObserver`."""
+        """Take a new state of a server, or the end of the time for which its tools stay listed."""
         if self.supervisors.get(supervisor.server_id) is supervisor:
             self._show(supervisor)
             self._announcer.announce_connection(supervisor.server_id)
@@ -176,7 +176,7 @@ class ServerGroup:
         method: str,
         params: Mapping[str, Any],
     ) -> None:
-        """Take a notification; see `SupervisionObserver`."""
+        """Take a notification that belongs to no call, and the owner of its connection."""
         callback = self._settings.on_notification
         if callback is not None and self.supervisors.get(supervisor.server_id) is supervisor:
             callback(supervisor.server_id, owner, method, params)
@@ -228,16 +228,7 @@ class ServerGroup:
         """Start the supervisor of a server that is new or has changed."""
         circuit = self._settings.circuit(plan.settings)
         supervisor = ServerSupervisor(
-            plan,
-            self._settings.lists,
-            self._settings.guidance,
-            self._turns,
-            self,
-            _breaker(plan.server_id, circuit),
-            self._settings.connections,
-            self._settings.listed_after_loss_ms / 1000,
-            self._settings.share_of,
-            self._settings.admits,
+            plan, self._settings, self._turns, self, _breaker(plan.server_id, circuit)
         )
         if known is not None:
             supervisor.take_over(known)
@@ -262,7 +253,7 @@ class ServerGroup:
         waiting = [asyncio.ensure_future(each.settled()) for each in self.supervisors.values()]
         try:
             if waiting:
-                await asyncio.wait(waiting, timeout=self._settings.start_wait)
+                await asyncio.wait(waiting, timeout=self._settings.start_wait_ms / 1000)
         finally:
             for each in waiting:
                 each.cancel()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
@@ -40,10 +40,13 @@ from .call_slots import CallSlots, StartTurns
 from .catalogue import PROMPT, fallback_guidance, guidance_text
 from .connection_pool import MAX_CONNECTIONS, ConnectionHandlers, ConnectionKey, ConnectionPool
 from .errors import first_line
-from .options import Admission
+from .options import CoordinatorSettings
 from .requests import METHOD_NOT_FOUND
 from .server_state import ServerLifecycle, ServerState
 from .servers import ServerPlan
+
+if TYPE_CHECKING:
+    from .server_group import ServerGroup
 
 log = logging.getLogger("foundation_rt.coordinator")
 log.addHandler(logging.NullHandler())
@@ -68,40 +71,14 @@ GUIDANCE_TIMEOUT = 5.0
 _RETIRING_POLL = 0.1
 
 
-class SupervisionObserver(Protocol):
-    """Learns what changes at a server; none of its methods may raise."""
-
-    def server_listed(self, supervisor: ServerSupervisor, kind: str) -> None:
-        """Take a list that was read."""
-        ...
-
-    def server_changed(self, supervisor: ServerSupervisor) -> None:
-        """Take a new state, or the end of the time for which its tools stay listed."""
-        ...
-
-    def server_notified(
-        self,
-        supervisor: ServerSupervisor,
-        owner: str | None,
-        method: str,
-        params: Mapping[str, Any],
-    ) -> None:
-        """Take a notification that belongs to no call, and the owner of its connection."""
-        ...
-
-
 @define(eq=False, repr=False)
 class ServerSupervisor:
     """One server of a coordinator, from its start to its removal.
 
     Args:
-        kinds: the lists to read.
-        has_guidance: whether the guidance is read.
-        options: of `connect`, for every connection.
-        listed_after_loss: how long its lists stay as they were after its connection has ended,
-            in s.
-        share_of: returns how much of a limit one principal may have.
-        admits: returns whether a tool, or the guidance, may be used.
+        settings: of the coordinator.
+        turns: to start child processes.
+        group: is told what changes; none of what it does then may raise.
 
     Attributes:
         lifecycle: its state.
@@ -121,15 +98,10 @@ class ServerSupervisor:
     """
 
     plan: ServerPlan
-    kinds: Sequence[str]
-    has_guidance: bool
+    settings: CoordinatorSettings
     turns: StartTurns
-    observer: SupervisionObserver
+    group: ServerGroup
     breaker: CircuitBreaker
-    options: Mapping[str, Any]
-    listed_after_loss: float
-    share_of: Callable[[int], int]
-    admits: Admission
     draw: Callable[[], float] = random.random
     lifecycle: ServerLifecycle = field(init=False)
     slots: CallSlots = field(init=False)
@@ -160,12 +132,12 @@ class ServerSupervisor:
     def __attrs_post_init__(self) -> None:
         plan = self.plan
         most = plan.settings.max_concurrent
-        share = self.share_of(most)
+        share = self.settings.share_of(most)
         self.slots = CallSlots(most, None if share == most else share)
         self.pool = ConnectionPool(
             plan.server_id,
             plan.settings.idle_timeout_ms / 1000,
-            self.share_of(MAX_CONNECTIONS),
+            self.settings.share_of(MAX_CONNECTIONS),
             self._client_of,
             self._renew,
             lambda: not self.asks_early,
@@ -175,7 +147,7 @@ class ServerSupervisor:
         elif plan.problem is not None:
             self.lifecycle = ServerLifecycle.unusable(plan.problem)
         else:
-            self.lifecycle = ServerLifecycle(listed_after_loss=self.listed_after_loss)
+            self.lifecycle = ServerLifecycle(listed_after_loss=self.settings.listed_after_loss)
             self._make_client()
 
     @property
@@ -192,7 +164,7 @@ class ServerSupervisor:
     def guidance(self) -> str | None:
         """The server's own guidance for a model; None if it has none."""
         for definition in self.lists.get(GUIDANCE, ()):
-            if self.admits(self.server_id, GUIDANCE, definition):
+            if self.settings.admits(self.server_id, GUIDANCE, definition):
                 return str(definition["text"])
         return None
 
@@ -243,7 +215,7 @@ class ServerSupervisor:
             tool: that it calls; None for another method.
             timeout_ms: as its caller says; None for what `tool_timeouts` or the entry says.
         """
-        of_tools: Mapping[str, float] = self.options.get("tool_timeouts", {})
+        of_tools: Mapping[str, float] = self.settings.connections.get("tool_timeouts", {})
         if timeout_ms is None and tool is not None and tool in of_tools:
             timeout_ms = of_tools[tool] * 1000
         if timeout_ms is None:
@@ -316,7 +288,7 @@ class ServerSupervisor:
         }
         self.lists = {kind: each for kind, each in known.lists.items() if kind != GUIDANCE}
         self.lifecycle.is_listed = True
-        self.lifecycle.listed_until = self._loop.time() + self.listed_after_loss
+        self.lifecycle.listed_until = self._loop.time() + self.settings.listed_after_loss
 
     def counts(self, error: MCPError) -> bool:
         """Return whether an error is a failure of its own (BREAK-10).
@@ -334,7 +306,7 @@ class ServerSupervisor:
         """Read the lists again: a call was refused for want of a login, and they may be, too."""
         if self.client is not None:
             self.client.invalidate()
-            self._read_soon(set(self.kinds))
+            self._read_soon(set(self.settings.lists))
 
     # -- attempts
 
@@ -353,7 +325,8 @@ class ServerSupervisor:
             self.lifecycle = ServerLifecycle.unusable(str(error))
 
     def _make_handlers(self) -> ConnectionHandlers:
-        given = {name: value for name, value in self.options.items() if name in _ANSWERING}
+        options = self.settings.connections
+        given = {name: value for name, value in options.items() if name in _ANSWERING}
         otherwise = given.pop("handlers", None) or ClientHandlers(**given)
         return ConnectionHandlers(otherwise, self._asked_early)
 
@@ -380,13 +353,13 @@ class ServerSupervisor:
         return client, handlers
 
     def _connect(self, target: Any, handlers: ConnectionHandlers, **observers: Any) -> Client:
-        settings = self.plan.settings
+        settings, given = self.plan.settings, self.settings.connections
         options = {
             "name": "foundation-rt-coordinator",
             "require": (),
             "timeout": settings.timeout_ms / 1000,
             "connect_timeout": settings.connect_timeout_ms / 1000,
-            **{name: value for name, value in self.options.items() if name not in _ANSWERING},
+            **{name: value for name, value in given.items() if name not in _ANSWERING},
             "handlers": handlers,
         }
         made = connect(target, breaker=_NEVER_OPENS, retries=_ONE_ATTEMPT, **observers, **options)
@@ -410,7 +383,7 @@ class ServerSupervisor:
     def _notified(self, owner: str | None, method: str, params: Mapping[str, Any]) -> None:
         # On the connection of the lists it concerns whoever has taken that over.
         concerned = self.pool.lists_owner if owner is None else owner
-        self.observer.server_notified(self, concerned, method, params)
+        self.group.server_notified(self, concerned, method, params)
 
     def _begin_attempt(self) -> asyncio.Task[None]:
         attempt = self._attempt = asyncio.create_task(self._try_to_connect())
@@ -426,7 +399,7 @@ class ServerSupervisor:
                 await stack.enter_async_context(self.turns.turn())
             try:
                 await client.initialize(timeout=timeout)
-                for kind in self.kinds:
+                for kind in self.settings.lists:
                     await self._read_list(client, kind, timeout)
             except MCPError:
                 raise
@@ -453,17 +426,17 @@ class ServerSupervisor:
             needs_login=isinstance(error, AuthorizationError),
         )
         self._schedule()
-        self.observer.server_changed(self)
+        self.group.server_changed(self)
 
     def _note_ready(self) -> None:
         if self.lifecycle.state is ServerState.NEEDS_LOGIN:
             self.last_error = None  # to wait for a person was no failure
         self.lifecycle.connected(self._loop.time())
         self._log(logging.INFO, "connected", "server %r is ready")
-        if self.has_guidance and not self.lists.get(GUIDANCE):
+        if self.settings.guidance and not self.lists.get(GUIDANCE):
             self._read_soon({PROMPT})
         self._schedule()
-        self.observer.server_changed(self)
+        self.group.server_changed(self)
 
     def _note_error(self, error: BaseException) -> None:
         self.ends += 1
@@ -484,7 +457,7 @@ class ServerSupervisor:
             # A call has connected it again, before the attempt that is due.
             if self.lifecycle.state is not ServerState.READY:
                 self._note_ready()
-            self._read_soon(set(self.kinds))
+            self._read_soon(set(self.settings.lists))
 
     def _disconnected(self, error: MCPError) -> None:
         if self._is_closed or self.lifecycle.state is not ServerState.READY:
@@ -496,7 +469,7 @@ class ServerSupervisor:
         text = "server %r has ended: %s"
         self._log(logging.WARNING, "disconnected", text, self.last_error)
         self._schedule()
-        self.observer.server_changed(self)
+        self.group.server_changed(self)
 
     def _log(self, level: int, action: str, text: str, *arguments: object) -> None:
         """Write a record about this server, in the words of `text` (COORD-80)."""
@@ -505,9 +478,9 @@ class ServerSupervisor:
 
     def _list_changed(self, kind: str) -> None:
         kinds = {"resources", "resourceTemplates"} if kind == "resources" else {kind}
-        if kind == "prompts" and self.has_guidance:
+        if kind == "prompts" and self.settings.guidance:
             kinds.add(PROMPT)
-        self._read_soon(kinds & {*self.kinds, PROMPT})
+        self._read_soon(kinds & {*self.settings.lists, PROMPT})
 
     # -- time
 
@@ -534,7 +507,7 @@ class ServerSupervisor:
             self._begin_attempt()
         self._schedule()
         if was_listed and not self.lifecycle.is_listed:
-            self.observer.server_changed(self)
+            self.group.server_changed(self)
 
     # -- lists
 
@@ -566,12 +539,12 @@ class ServerSupervisor:
     def _note_login_ended(self) -> None:
         self.lifecycle.login_ended(self._loop.time(), self.last_error or "", self.draw())
         self._schedule()
-        self.observer.server_changed(self)
+        self.group.server_changed(self)
 
     def _refreshed(self, task: asyncio.Task[None]) -> None:
         self._refresh = None
         if self.lifecycle.state is not ServerState.READY:
-            self._stale -= {*self.kinds}  # the next attempt reads them all
+            self._stale -= {*self.settings.lists}  # the next attempt reads them all
         elif not task.cancelled():
             self._read_soon(set())
 
@@ -589,7 +562,7 @@ class ServerSupervisor:
             self.lists[kind] = await self._read_entries(client, kind, timeout)
         else:
             self.lists[kind] = []
-        self.observer.server_listed(self, kind)
+        self.group.server_listed(self, kind)
 
     async def _read_entries(
         self, client: Client, kind: str, timeout: float
@@ -612,7 +585,7 @@ class ServerSupervisor:
         self.tools = {
             name: tool
             for name, tool in self.listed_tools.items()
-            if self.admits(self.server_id, "tools", tool.wire)
+            if self.settings.admits(self.server_id, "tools", tool.wire)
         }
 
     async def _read_guidance(self, client: Client) -> None:
@@ -631,7 +604,7 @@ class ServerSupervisor:
         entries = _as_entries(PROMPT, text)
         if entries != self.lists.get(GUIDANCE):  # also that there is none, the first time
             self.lists[GUIDANCE] = entries
-            self.observer.server_listed(self, GUIDANCE)
+            self.group.server_listed(self, GUIDANCE)
         if problem is not None:
             log.warning(
                 "'%s' prompt missing/invalid for server %s. Generating fallback description: %s",

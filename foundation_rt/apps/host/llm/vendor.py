@@ -277,7 +277,16 @@ class StreamingProvider(VendorProvider):
 
     async def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         answer = self.reader(request.tool_names, model)
-        events = self._events((await self._open(model, request)).response, model)
+        stream = await self._open(model, request)
+        async with aclosing(self._read(stream.response, answer, model)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _read(
+        self, response: Any, answer: AnswerReader, model: str
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces of the response of an SDK's stream."""
+        events = self._events(response, model)
         async with aclosing(to_the_end(events, lambda: _patience(answer))) as received:
             async for event in received:
                 if event is None:

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from attrs import define, field
@@ -33,7 +33,9 @@ from .store import (
     folded,
     key_of,
 )
-from .turns import Orchestrator
+
+if TYPE_CHECKING:
+    from ..orchestrator import ConversationOrchestrator
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
 
@@ -72,7 +74,7 @@ class ChatSessions:
     now: Callable[[], int] = field(default=_now_ms, kw_only=True)
     availability: Availability = field(init=False)
     is_closing: bool = field(default=True, init=False)
-    _orchestrator: Orchestrator | None = field(default=None, init=False)
+    _orchestrator: ConversationOrchestrator | None = field(default=None, init=False)
     _live: WeakValueDictionary[bytes, ChatSession] = field(factory=WeakValueDictionary, init=False)
     _loading: dict[bytes, asyncio.Lock] = field(factory=dict, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
@@ -97,7 +99,7 @@ class ChatSessions:
         return not self.is_closing and self.availability.is_available
 
     @property
-    def orchestrator(self) -> Orchestrator:
+    def orchestrator(self) -> ConversationOrchestrator:
         """The orchestrator that runs the turns.
 
         Raises:
@@ -107,7 +109,7 @@ class ChatSessions:
             raise UsageError("sessions need an orchestrator: call run_turns_with before")
         return self._orchestrator
 
-    def run_turns_with(self, orchestrator: Orchestrator) -> None:
+    def run_turns_with(self, orchestrator: ConversationOrchestrator) -> None:
         """Let an orchestrator run the turns."""
         self._orchestrator = orchestrator
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
 from ....base.database.errors import CommitUnknownError, DatabaseError
-from ..events import Approval, ServerMessage, TurnState
+from ..events import TurnState
 from ..texts import INTERNAL_ERROR
 from .interruption import close_turn
 from .live_chat import Payload
@@ -21,35 +20,6 @@ if TYPE_CHECKING:
     from .session import ChatSession
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
-
-
-class Orchestrator(Protocol):
-    """The part of `ConversationOrchestrator` that sessions need."""
-
-    def handle_input(
-        self,
-        session_id: str,
-        text: str,
-        *,
-        turn_id: str,
-        message_id: str,
-        metadata: Mapping[str, Any],
-    ) -> AsyncGenerator[ServerMessage, None]:
-        """Run one turn; yield its events."""
-
-    def stop(self, session_id: str) -> bool:
-        """End the running turn; return whether there was one."""
-
-    def approve(self, session_id: str, call_id: str, decision: Approval) -> bool:
-        """Decide on a call; return whether it had waited for that."""
-
-    def answer(
-        self, session_id: str, question_id: str, action: str, content: Mapping[str, Any] | None
-    ) -> bool:
-        """Answer a question; return whether it had waited for that."""
-
-    async def forget(self, session_id: str) -> None:
-        """Forget a session that has ended."""
 
 
 @define(eq=False, repr=False)
