@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.gateway.upstreams import MAX_INSTRUCTION_BYTES, merge_instructions
+from foundation_rt.apps.gateway.server_routes import MAX_INSTRUCTION_BYTES, merge_instructions
 
 
 @pytest.mark.rule("GATE-12")

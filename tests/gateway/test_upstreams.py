@@ -11,9 +11,9 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.apps.coordinator import plans_of
 from foundation_rt.apps.gateway.app import DEFAULTS
+from foundation_rt.apps.gateway.server_routes import ServerRoutes
 from foundation_rt.apps.gateway.settings import SECTION, GatewaySettings
 from foundation_rt.apps.gateway.source import Source
-from foundation_rt.apps.gateway.upstreams import Upstreams
 
 
 @pytest.mark.rule("GATE-31", "GATE-55", "GATE-59", "COORD-81")
@@ -26,7 +26,7 @@ async def test_lock_withholds_guidance_that_comes_later_and_outlives_its_file(
     gateway = Server("gateway", config=DEFAULTS, sections={SECTION: GatewaySettings})
     gateway.override(SECTION, lock=str(lock))
     source = Source(lambda: plans_of({"shop": shop}), (), "test")
-    upstreams = Upstreams(gateway, source, gateway.settings(GatewaySettings), guidance=True)
+    upstreams = ServerRoutes(gateway, source, gateway.settings(GatewaySettings), guidance=True)
     upstreams.start()
     try:
         await upstreams.coordinator.initialize()

@@ -14,8 +14,8 @@ from ...errors import UsageError
 from ..coordinator import Coordinator, ServerConnections, ServerPlan, ServerState, ServerStatus
 from .definition_lock import KINDS as LOCKED
 from .definition_lock import DefinitionLock, Lists, read_lock, write_lock
+from .server_routes import KINDS, LISTS
 from .source import Source, client_headers, marked_plans
-from .upstreams import KINDS, LISTS
 
 
 @define(eq=False)

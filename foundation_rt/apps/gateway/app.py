@@ -12,14 +12,14 @@ from ...base.logs.python_records import records_written_to
 from ...features.resources.registry import ResourceDefinition
 from ...server import Server
 from ..coordinator import for_many, shared_logins
+from .client_request_bridge import ClientRequestBridge
 from .forwarder import GatewayForwarder, TaskIds
 from .parked_calls import ParkedCalls
-from .relay import Relay
+from .server_routes import ServerRoutes
 from .settings import SEARCH, SECTION, GatewaySettings
 from .source import client_headers, log
 from .status import URI
 from .subscriptions import ForwardedSubscriptions
-from .upstreams import Upstreams
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
@@ -114,7 +114,7 @@ def add_gateway(
         on_started: gets the first status, as `/status` has it.
         has_status: clients can read `gateway://status` and `/status` (GATE-40).
         sharing: `handlers`, `circuits`, `guidance`, `listed_after_loss_ms` and
-            `announce_interval_ms` of `Upstreams`.
+            `announce_interval_ms` of `ServerRoutes`.
 
     Raises:
         ConfigError: lists every problem of the configuration.
@@ -129,23 +129,25 @@ def add_gateway(
     _allow_headers(server, source)
     found = server.load_config()
     loaded = found.section(GatewaySettings)
-    upstreams = Upstreams(server, source, loaded, on_started, **sharing)
-    relay = Relay(server, ParkedCalls(found.server.input_ttl_ms, loaded.max_parked_calls))
+    servers = ServerRoutes(server, source, loaded, on_started, **sharing)
+    bridge = ClientRequestBridge(
+        server, ParkedCalls(found.server.input_ttl_ms, loaded.max_parked_calls)
+    )
     is_search = loaded.expose == SEARCH
-    subscriptions = ForwardedSubscriptions(server, upstreams)
-    upstreams.on_task_changed = subscriptions.task_changed
+    subscriptions = ForwardedSubscriptions(server, servers)
+    servers.on_task_changed = subscriptions.task_changed
     task_ids = TaskIds(found.security.state_key)
-    server.forward(GatewayForwarder(upstreams, relay, subscriptions, task_ids, is_search))
+    server.forward(GatewayForwarder(servers, bridge, subscriptions, task_ids, is_search))
     if is_search:
         from .search import register_search
 
-        register_search(server, upstreams)
+        register_search(server, servers)
     if has_status:
-        _add_status(server, upstreams)
-    server.readiness_check("servers")(upstreams.has_ready_server)
+        _add_status(server, servers)
+    server.readiness_check("servers")(servers.has_ready_server)
     shared = shared_logins(source.read()) if is_for_many else []
-    _add_lifespan(server, upstreams, relay, subscriptions, shared)
-    return Gateway(server, upstreams.coordinator)
+    _add_lifespan(server, servers, bridge, subscriptions, shared)
+    return Gateway(server, servers.coordinator)
 
 
 def _allow_headers(server: Server, source: Source) -> None:
@@ -156,7 +158,7 @@ def _allow_headers(server: Server, source: Source) -> None:
         server.override("http", request_headers=tuple(sorted({*allowed, *wanted})))
 
 
-def _add_status(server: Server, upstreams: Upstreams) -> None:
+def _add_status(server: Server, servers: ServerRoutes) -> None:
     definition = ResourceDefinition(
         uri=URI,
         name="gateway-status",
@@ -166,35 +168,35 @@ def _add_status(server: Server, upstreams: Upstreams) -> None:
     )
 
     async def read(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return upstreams.status()
+        return servers.status()
 
     server.register_resource(definition, read)
 
     @server.http_get("/status")
     def status(principal: Principal | None) -> dict[str, Any]:
-        return upstreams.status()
+        return servers.status()
 
 
 def _add_lifespan(
     server: Server,
-    upstreams: Upstreams,
-    relay: Relay,
+    servers: ServerRoutes,
+    bridge: ClientRequestBridge,
     subscriptions: ForwardedSubscriptions,
     shared: Sequence[str],
 ) -> None:
-    server.on_session_end(upstreams.session_ended)
-    server.on_roots_changed(upstreams.roots_changed)
+    server.on_session_end(servers.session_ended)
+    server.on_roots_changed(servers.roots_changed)
 
     async def gateway(_: Server) -> AsyncIterator[None]:
         with records_written_to(server.runtime.logger, _LOGGERS):
             for name in shared:
                 log.warning("at server %r everybody acts as the person who logged in", name)
-            upstreams.start()
+            servers.start()
             try:
                 yield
             finally:
-                await relay.parked.close()
+                await bridge.parked.close()
                 await subscriptions.close()
-                await upstreams.close()
+                await servers.close()
 
     server.lifespan(gateway)

@@ -36,15 +36,15 @@ from ...protocol.methods import (
 )
 from ...protocol.peer import CAPABILITIES_KEY, CORRELATION_KEY, INFO_KEY, LOG_LEVEL_KEY
 from ...protocol.revisions import VERSION_KEY
+from .client_request_bridge import TASKS, CallHandlers, ClientRequestBridge, client_of, owner_of
 from .failures import failure
-from .relay import TASKS, CallHandlers, Relay, client_of, owner_of
 from .routes import RoutedEntry, Routes
 from .search import CALL_TOOL, read_call
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
+    from .server_routes import ServerRoutes
     from .subscriptions import ForwardedSubscriptions
-    from .upstreams import Upstreams
 
 
 Entries = Sequence[Mapping[str, Any]]
@@ -75,15 +75,15 @@ class GatewayForwarder:
     """Answers what the gateway has no tool, resource or prompt of its own for.
 
     Args:
-        upstreams: the servers.
-        relay: brings their requests to the client.
+        servers: the servers.
+        bridge: brings their requests to the client.
         subscriptions: of clients to resources and tasks of servers.
         task_ids: of tasks that servers have made.
         is_search: list `call_tool` instead of all tools.
     """
 
-    upstreams: Upstreams
-    relay: Relay
+    servers: ServerRoutes
+    bridge: ClientRequestBridge
     subscriptions: ForwardedSubscriptions
     task_ids: TaskIds
     is_search: bool = False
@@ -96,12 +96,12 @@ class GatewayForwarder:
     @property
     def instructions(self) -> str | None:
         """Return the instructions of all servers, as far as they are known."""
-        return self.upstreams.instructions
+        return self.servers.instructions
 
     def target(self, request: ForwardedRequest) -> ForwardTarget | None:
         """Return the server behind a request, and the time it may take."""
-        route = self._find(self.upstreams.routes, request) or self._find_own(request)
-        server = None if route is None else self.upstreams.find(route.server)
+        route = self._find(self.servers.routes, request) or self._find_own(request)
+        server = None if route is None else self.servers.find(route.server)
         if route is None or server is None:
             return None
         schema = route.definition.get("inputSchema")
@@ -113,7 +113,7 @@ class GatewayForwarder:
 
     async def list_entries(self, kind: str, context: ToolContext) -> Entries:
         """Return the entries of a list; wait, at the start, for servers that are starting."""
-        routes = await self.upstreams.routes_for(context)
+        routes = await self.servers.routes_for(context)
         if kind == "tools" and self.is_search:
             return _SEARCH_ENTRIES
         return routes.entries(kind)
@@ -132,10 +132,10 @@ class GatewayForwarder:
     async def _call_tool(
         self, request: ForwardedRequest, context: ToolContext
     ) -> Mapping[str, Any]:
-        routes = await self.upstreams.routes_for(context)
+        routes = await self.servers.routes_for(context)
         params = self._called(request.params)
         if params["name"] not in routes.tools:
-            routes = await self.upstreams.routes_when_started(params["name"], context)
+            routes = await self.servers.routes_when_started(params["name"], context)
         route = routes.tools.get(params["name"])
         if route is None:
             raise routes.unknown_tool(params["name"])
@@ -145,9 +145,9 @@ class GatewayForwarder:
     async def _get_prompt(
         self, request: ForwardedRequest, context: ToolContext
     ) -> Mapping[str, Any]:
-        routes = await self.upstreams.routes_for(context)
+        routes = await self.servers.routes_for(context)
         if request.name not in routes.prompts:
-            routes = await self.upstreams.routes_when_started(request.name, context)
+            routes = await self.servers.routes_when_started(request.name, context)
         route = routes.prompts.get(request.name)
         if route is None:
             routes.refuse_withheld("prompts", request.name)
@@ -164,9 +164,9 @@ class GatewayForwarder:
         asked = set[tuple[str, str]]()
         for waits in (False, True):  # for servers that are starting: one of them may have it
             routes = await (
-                self.upstreams.routes_when_started(request.name, context, is_uri=True)
+                self.servers.routes_when_started(request.name, context, is_uri=True)
                 if waits
-                else self.upstreams.routes_for(context)
+                else self.servers.routes_for(context)
             )
             for server, uri in routes.resource_routes(request.name):
                 if (server, uri) in asked:
@@ -186,7 +186,7 @@ class GatewayForwarder:
         )
 
     async def _complete(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
-        routes = await self.upstreams.routes_for(context)
+        routes = await self.servers.routes_for(context)
         ref = request.params.get("ref")
         ref = ref if isinstance(ref, dict) else {}
         if ref.get("type") == "ref/prompt":
@@ -217,7 +217,7 @@ class GatewayForwarder:
             ForwardedError: this principal has no such task, or its server has been removed.
         """
         found = self.task_ids.inside(outside, owner_of(context))
-        if found is None or self.upstreams.find(found[0]) is None:
+        if found is None or self.servers.find(found[0]) is None:
             raise ForwardedError(JsonRpcErrorCode.INVALID_PARAMS, "There is no such task.")
         return found
 
@@ -264,7 +264,7 @@ class GatewayForwarder:
         context: ToolContext,
         params: Mapping[str, Any],
     ) -> dict[str, Any]:
-        connections = self.upstreams.connections(server)
+        connections = self.servers.connections(server)
         tool = params["name"] if request.method == TOOLS_CALL else None
         client = client_of(context)
 
@@ -281,7 +281,7 @@ class GatewayForwarder:
 
         try:
             await connections.ready(**client)
-            result = await self.relay.exchange(
+            result = await self.bridge.exchange(
                 context, params, send, is_stateless=connections.is_stateless
             )
         except MCPError as error:
@@ -300,7 +300,7 @@ class GatewayForwarder:
 
     def _find_own(self, request: ForwardedRequest) -> RoutedEntry | None:
         """Return the entry that a request names, if the lists of any value have it (GATE-16)."""
-        found = (self._find(routes, request) for routes in self.upstreams.own_routes())
+        found = (self._find(routes, request) for routes in self.servers.own_routes())
         return next(filter(None, found), None)
 
     def _find(self, routes: Routes, request: ForwardedRequest) -> RoutedEntry | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...features.context import ToolContext
     from ...server import Server
     from .routes import Definition
-    from .upstreams import Upstreams
+    from .server_routes import ServerRoutes
 
 MAX_RESULTS = 50
 DEFAULT_RESULTS = 10
@@ -170,11 +170,11 @@ def _texts(definition: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
-def register_search(server: Server, upstreams: Upstreams) -> None:
+def register_search(server: Server, servers: ServerRoutes) -> None:
     """Add `search_tools` and `describe_tool` to a server."""
 
     async def search_tools(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        routes = (await upstreams.routes_for(context)).tools
+        routes = (await servers.routes_for(context)).tools
         tools = [
             SearchableTool(name, each.server, each.definition) for name, each in routes.items()
         ]
@@ -183,7 +183,7 @@ def register_search(server: Server, upstreams: Upstreams) -> None:
         return {"tools": [tool.summary() for tool in found[:limit]], "total": len(found)}
 
     async def describe_tool(arguments: dict[str, Any], context: ToolContext) -> Definition:
-        routes = await upstreams.routes_for(context)
+        routes = await servers.routes_for(context)
         route = routes.tools.get(arguments["name"])
         if route is None:
             raise routes.unknown_tool(arguments["name"])

@@ -15,14 +15,14 @@ from attrs import define, field, frozen
 
 from ...base.abort import call_in_loop
 from ...client import MCPError
+from .client_request_bridge import client_of
 from .failures import failure
-from .relay import client_of
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
     from ...features.proxy.forwarder import ForwardedRequest
     from ...server import Server
-    from .upstreams import Upstreams
+    from .server_routes import ServerRoutes
 
 
 @frozen
@@ -61,11 +61,11 @@ class ForwardedSubscriptions:
 
     Args:
         server: of the gateway; notifies its clients.
-        upstreams: the servers.
+        servers: the servers.
     """
 
     server: Server
-    upstreams: Upstreams
+    servers: ServerRoutes
     _followed: dict[_Key, _Followed] = field(factory=dict, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
@@ -75,7 +75,7 @@ class ForwardedSubscriptions:
         Raises:
             ForwardedError, ToolError: no server has it, or accepts the subscription.
         """
-        routes = await self.upstreams.routes_for(context)
+        routes = await self.servers.routes_for(context)
         server_id, inner = routes.owner_of(uri)
         await self._join(self._key(context, server_id, inner, is_task=False), request, context, uri)
 
@@ -115,7 +115,7 @@ class ForwardedSubscriptions:
 
     def _key(self, context: ToolContext, server_id: str, inner: str, *, is_task: bool) -> _Key:
         client = client_of(context)
-        headers = self.upstreams.connections(server_id).headers_of(context.headers)
+        headers = self.servers.connections(server_id).headers_of(context.headers)
         return _Key(server_id, inner, is_task, client["session"] or client["principal"], headers)
 
     async def _join(
@@ -143,7 +143,7 @@ class ForwardedSubscriptions:
     ) -> None:
         uris, tasks = ((), (key.inner,)) if key.is_task else ((key.inner,), ())
         try:
-            server = self.upstreams.connections(key.server_id)
+            server = self.servers.connections(key.server_id)
             async with server.subscribe(*uris, tasks=tasks, **client_of(context)) as changes:
                 if not confirmed.done():
                     confirmed.set_result(None)

@@ -29,11 +29,11 @@ from ..coordinator import (
     is_own_child,
     outside_name,
 )
+from .client_request_bridge import client_of
 from .definition_lock import KINDS as LOCKED
 from .definition_lock import DefinitionLock, LockFileError, Withheld, read_lock, write_lock
 from .failures import failure
-from .own_lists import OwnLists, ServerLists
-from .relay import client_of
+from .per_client_lists import PerClientLists, ServerLists
 from .routes import Definition, Routes
 from .settings import NEVER, GatewaySettings
 from .source import Source, client_headers, marked_plans
@@ -81,7 +81,7 @@ def _bare_name(server: str, name: str) -> str:
 
 
 @define(eq=False)
-class Upstreams:
+class ServerRoutes:
     """The servers of a gateway, from its start to its end.
 
     Args:
@@ -127,10 +127,10 @@ class Upstreams:
     _starting: asyncio.Task[None] | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _problem: str | None = field(default=None, init=False)
-    _own_lists: OwnLists = field(init=False)
+    _client_lists: PerClientLists = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._own_lists = OwnLists(KINDS, self._make_routes)
+        self._client_lists = PerClientLists(KINDS, self._make_routes)
         config = self.server.load_config()
         self.coordinator = Coordinator.from_plans(
             self._plans,
@@ -212,7 +212,7 @@ class Upstreams:
         if self._starting is not None:
             self._starting.cancel()
         await self.coordinator.close()
-        await self._own_lists.close()
+        await self._client_lists.close()
 
     # -- for requests --------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Upstreams:
         if self._starting is not None:
             await asyncio.shield(self._starting)
         own = self._with_headers_of(context)
-        return (await self._own_lists.routes(own, context) if own else None) or self.routes
+        return (await self._client_lists.routes(own, context) if own else None) or self.routes
 
     async def routes_when_started(
         self, name: str, context: ToolContext, *, is_uri: bool = False
@@ -260,7 +260,7 @@ class Upstreams:
 
     def own_routes(self) -> list[Routes]:
         """Return the routes of single values of headers that were used lately."""
-        return self._own_lists.known_routes()
+        return self._client_lists.known_routes()
 
     def _with_headers_of(
         self, context: ToolContext
@@ -316,7 +316,7 @@ class Upstreams:
         if method == NOTIFICATIONS_ELICITATION_COMPLETE:
             self.server.elicitation_completed(str(params.get("elicitationId")))
         elif method in _LIST_CHANGES:
-            if self._own_lists.changed(server_id):
+            if self._client_lists.changed(server_id):
                 self.server.list_changed(_LIST_CHANGES[method])
         elif method == NOTIFICATIONS_TASKS and self.on_task_changed is not None:
             self.on_task_changed(server_id, params)
@@ -333,7 +333,7 @@ class Upstreams:
 
     def _read_lists(self) -> None:
         self.routes = self._make_routes({})
-        self._own_lists.shared_changed()
+        self._client_lists.shared_changed()
         self.instructions = merge_instructions(
             [
                 (server_id, str(each["text"]))

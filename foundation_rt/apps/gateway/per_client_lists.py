@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from attrs import define, field
 
 from ...client import MCPError
-from .relay import client_of
+from .client_request_bridge import client_of
 from .routes import Definition, Routes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Recent(Generic[Key, Value]):
 
 
 @define(eq=False, repr=False)
-class _OwnLists:
+class _ClientLists:
     """The lists of one value at one server, or the task that reads them.
 
     Attributes:
@@ -79,7 +79,7 @@ class _OwnLists:
 
 
 @define(eq=False, repr=False)
-class OwnLists:
+class PerClientLists:
     """The lists of all values, as far as they were used lately.
 
     Args:
@@ -89,7 +89,7 @@ class OwnLists:
 
     _kinds: tuple[str, ...]
     _make_routes: Callable[[Mapping[str, ServerLists]], Routes]
-    _lists: _Recent[tuple[str, Headers], _OwnLists] = field(
+    _lists: _Recent[tuple[str, Headers], _ClientLists] = field(
         factory=lambda: _Recent(MAX_VALUES), init=False
     )
     _routes: _Recent[Hashable, tuple[list[ServerLists], Routes]] = field(
@@ -145,7 +145,7 @@ class OwnLists:
         key = (server.server_id, headers)
         own = self._lists.get(key)
         if own is None:
-            own = _OwnLists()
+            own = _ClientLists()
             self._lists.put(key, own)
         if own.reading is None and asyncio.get_running_loop().time() >= own.until:
             own.reading = asyncio.create_task(self._refresh(own, server, client_of(context)))
@@ -156,7 +156,7 @@ class OwnLists:
         return own.lists
 
     async def _refresh(
-        self, own: _OwnLists, server: ServerConnections, client: dict[str, Any]
+        self, own: _ClientLists, server: ServerConnections, client: dict[str, Any]
     ) -> None:
         loop = asyncio.get_running_loop()
         try:

@@ -143,7 +143,7 @@ Send = Callable[[Mapping[str, Any], CallHandlers], Awaitable[dict[str, Any]]]
 
 
 @define(eq=False)
-class Relay:
+class ClientRequestBridge:
     """Carries calls out whose servers may ask the client.
 
     Args:
