@@ -47,7 +47,7 @@ def _ask(line: CommandLine) -> int:
     try:
         parts = _parts(line)
         assert parts.servers is not None  # there was no problem
-        settle(parts.servers.waiting, "ask", trusts=TRUST in line.options)
+        settle(parts.servers.waiting(), "ask", trusts=TRUST in line.options)
         for note in parts.environment.notes:
             output.warning(note)
         with warnings_to(output):

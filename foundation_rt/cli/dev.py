@@ -91,8 +91,9 @@ def _read_target(line: CommandLine) -> DevTarget:
         CommandLineError: options do not go with it.
         UsageError: it is no server, or a file is not there.
     """
+    from ..apps.coordinator.servers import Source
     from ..apps.dev.front import DevTarget
-    from ..apps.gateway.source import Source, file_source, single_source
+    from ..apps.gateway.source import file_source, single_source
 
     text = line.positional[0] if line.positional else None
     extra = _extra_files(line.options.get("--watch", []))

@@ -25,7 +25,7 @@ from .targets import (
 )
 
 if TYPE_CHECKING:
-    from ..apps.gateway.source import Source
+    from ..apps.coordinator.servers import Source
     from ..client.client import Client
     from ..server import Server
     from .live_view import LiveView

@@ -17,8 +17,9 @@ from .serve import CONFIG, PORTS, WORKERS, http_settings, is_terminal
 
 if TYPE_CHECKING:
     from ..apps.coordinator import CircuitOptions, Coordinator
+    from ..apps.coordinator.servers import Source
     from ..apps.host.app import Host
-    from ..apps.host.starting import HostParts, ServerList
+    from ..apps.host.starting import HostParts
     from ..client import ConnectOptions
     from ..server import Server
 
@@ -88,7 +89,7 @@ def _serve(line: CommandLine) -> int:
 
 def _settle(parts: HostParts, line: CommandLine) -> None:
     assert parts.servers is not None  # there was no problem
-    settle(parts.servers.waiting, "host", trusts=TRUST in line.options)
+    settle(parts.servers.waiting(), "host", trusts=TRUST in line.options)
 
 
 def _print_page(made: Host, url: str) -> None:
@@ -129,18 +130,14 @@ def _read(line: CommandLine) -> HostParts:
 
 def _add_gateway(
     server: Server,
-    servers: ServerList,
+    servers: Source,
     connections: ConnectOptions,
     circuits: CircuitOptions,
 ) -> Coordinator:
     """Serve the host's servers at its endpoint too (HOST-09)."""
-    from ..apps.coordinator import file_identity
     from ..apps.gateway.app import add_gateway
-    from ..apps.gateway.source import Source
 
-    identity = file_identity(servers.files[0]) if servers.files else "demo"
-    source = Source(servers.read, servers.files, identity)
-    made = add_gateway(server, source, handlers=connections, circuits=circuits, guidance=True)
+    made = add_gateway(server, servers, handlers=connections, circuits=circuits, guidance=True)
     return made.coordinator
 
 

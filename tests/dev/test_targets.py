@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from foundation_rt import PageAccess
+from foundation_rt.apps.coordinator.servers import Source
 from foundation_rt.apps.dev.file_watch import WatchedFiles
 from foundation_rt.apps.dev.front import DevTarget, create_front
-from foundation_rt.apps.gateway.source import Source
 from foundation_rt.client import HttpServer, connect
 from tests.support.dev_front import DevFront, dev_front
 from tests.support.http_server import serve_http

@@ -10,10 +10,10 @@ import pytest
 
 from foundation_rt import Server
 from foundation_rt.apps.coordinator import plans_of
+from foundation_rt.apps.coordinator.servers import Source
 from foundation_rt.apps.gateway.app import DEFAULTS
 from foundation_rt.apps.gateway.server_routes import ServerRoutes
 from foundation_rt.apps.gateway.settings import SECTION, GatewaySettings
-from foundation_rt.apps.gateway.source import Source
 
 
 @pytest.mark.rule("GATE-31", "GATE-55", "GATE-59", "COORD-81")

@@ -157,5 +157,5 @@ class CoordinatorSettings:
 
     @property
     def listed_after_loss(self) -> float:
-        """How long the lists of a server stay as they were after its connection has ended, in s."""
+        """The time for which lists stay as they were after a connection has ended, in s."""
         return self.listed_after_loss_ms / 1000

@@ -22,6 +22,8 @@ from ...base.mcp_json import (
     ServerFile,
     ServerFileError,
     ServerSettings,
+    WaitingEntry,
+    record_path,
 )
 from ...client import HttpServer, OAuth, StdioServer
 from ...errors import UsageError
@@ -257,3 +259,32 @@ def _marked(plan: ServerPlan, chain: str) -> ServerPlan:
     if not isinstance(target, ServerEntry) or target.command is None:
         return plan
     return evolve(plan, target=evolve(target, env={**target.env, CHAIN_VARIABLE: chain}))
+
+
+@frozen(eq=False)
+class Source:
+    """The origin of the servers of an application.
+
+    Attributes:
+        read: returns the plans of the servers, at the start and for each reload.
+        files: those that list them.
+        identity: the same for programs that start the same servers.
+        is_bridge: of a gateway: it is one server, whose names are kept.
+        waiting: returns the entries that wait for the person (GATE-58, HOST-43).
+    """
+
+    read: PlanSource
+    files: tuple[Path, ...]
+    identity: str
+    is_bridge: bool = False
+    waiting: Callable[[], list[WaitingEntry]] = list
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """The files whose change is a reason to reload: those, and what the person agrees to."""
+        return (*self.files, record_path()) if self.files else ()
+
+    @property
+    def mark(self) -> str:
+        """The mark of the program in the environment of its children (COORD-70)."""
+        return chain_mark(self.identity)

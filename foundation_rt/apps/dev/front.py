@@ -22,15 +22,17 @@ from ...client import HttpServer, MCPError, StdioServer
 from ...client.targets import server_of
 from ...protocol.methods import TOOLS_CALL
 from ..coordinator import ServerPlan, ServerState, ServerStatus, with_logins
+from ..coordinator.servers import Source
 from ..gateway.app import DEFAULTS, Gateway, add_gateway
 from ..gateway.settings import NEVER, SECTION, GatewaySettings
-from ..gateway.source import Source, marked_plans
+from ..gateway.source import marked_plans
 from ..web_page.logins import PageLogins
 from .client_wire import ClientWire, NotingIds, describe_message
 from .file_watch import WatchedFiles
 from .journal import Journal, now_ms
 from .log_lines import AGENTS_TOOL, LogLine, read_line
 from .page_service import PageService
+from .problems import Problem
 from .program import Launch, Program, ProgramObserver, ProgramState, ProgramTarget
 from .restarts import KINDS, Restarts
 
@@ -448,8 +450,7 @@ def _error_of(program: Program | None, status: ServerStatus) -> dict[str, Any] |
         return program.problem.to_json()
     if status.state not in (ServerState.FAILED, ServerState.NEEDS_LOGIN):
         return None
-    said = status.reason or status.last_error or "it cannot be used"
-    return {"message": said, **dict.fromkeys(("file", "line", "source", "traceback"))}
+    return Problem(status.reason or status.last_error or "it cannot be used").to_json()
 
 
 def _text(value: object) -> str | None:

@@ -22,6 +22,7 @@ from .file_watch import (
 )
 from .journal import Journal
 from .log_lines import LogLine
+from .problems import Problem
 from .program import Program, ProgramState
 
 KINDS = ("tools", "resources", "resourceTemplates", "prompts")
@@ -221,8 +222,7 @@ class Restarts:
             return program.problem.to_json()
         status = self.coordinator.states.get(program.server_id)
         said = None if status is None else status.reason or status.last_error
-        nothing = dict.fromkeys(("file", "line", "source", "traceback"))
-        return {"message": said or "it did not answer", **nothing}
+        return Problem(said or "it did not answer").to_json()
 
     def lists(self, server_id: str) -> Lists:
         """Return what a server lists now."""

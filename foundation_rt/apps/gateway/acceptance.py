@@ -12,10 +12,11 @@ from attrs import define, field
 from ...client import MCPError
 from ...errors import UsageError
 from ..coordinator import Coordinator, ServerConnections, ServerPlan, ServerState, ServerStatus
+from ..coordinator.servers import Source
 from .definition_lock import KINDS as LOCKED
 from .definition_lock import DefinitionLock, Lists, read_lock, write_lock
 from .server_routes import KINDS, LISTS
-from .source import Source, client_headers, marked_plans
+from .source import client_headers, marked_plans
 
 
 @define(eq=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...features.context import ToolContext
     from ...protocol.principal import Principal
     from ..coordinator import Coordinator
-    from .source import Source
+    from ..coordinator.servers import Source
 
 NAME = "foundation-rt-gateway"
 TITLE = "Gateway"

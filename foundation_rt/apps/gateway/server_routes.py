@@ -29,6 +29,7 @@ from ..coordinator import (
     is_own_child,
     outside_name,
 )
+from ..coordinator.servers import Source
 from .client_request_bridge import client_of
 from .definition_lock import KINDS as LOCKED
 from .definition_lock import DefinitionLock, LockFileError, Withheld, read_lock, write_lock
@@ -36,7 +37,7 @@ from .failures import failure
 from .per_client_lists import PerClientLists, ServerLists
 from .routes import Definition, Routes
 from .settings import NEVER, GatewaySettings
-from .source import Source, client_headers, marked_plans
+from .source import client_headers, marked_plans
 
 if TYPE_CHECKING:
     from ...client import ConnectOptions

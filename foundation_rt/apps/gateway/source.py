@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...base.mcp_json import (
     Agreement,
@@ -25,17 +25,16 @@ from ...base.mcp_json import (
     ServerFileError,
     WaitingEntry,
     is_of_folder,
-    record_path,
 )
 from ...errors import UsageError
 from ..coordinator import (
     ServerPlan,
-    chain_mark,
     file_identity,
     mark_children,
     plans_of,
     plans_of_file,
 )
+from ..coordinator.servers import Source
 
 log = logging.getLogger("foundation_rt.gateway")
 log.addHandler(logging.NullHandler())
@@ -47,35 +46,6 @@ _PROGRAMS = ("foundation-rt", "foundation_rt")
 
 class NoServersError(UsageError):
     """There is no file of servers; the message says where it was looked for."""
-
-
-@frozen(eq=False)
-class Source:
-    """The origin of the servers.
-
-    Attributes:
-        read: returns the plans of the servers, at the start and for each reload.
-        files: those that list them.
-        identity: the same for gateways that serve the same servers.
-        is_bridge: it is one server, whose names are kept.
-        waiting: returns the entries that wait for the person (GATE-58).
-    """
-
-    read: Callable[[], dict[str, ServerPlan]]
-    files: tuple[Path, ...]
-    identity: str
-    is_bridge: bool = False
-    waiting: Callable[[], list[WaitingEntry]] = list
-
-    @property
-    def watched(self) -> tuple[Path, ...]:
-        """The files whose change is a reason to reload: those, and what the person agrees to."""
-        return (*self.files, record_path()) if self.files else ()
-
-    @property
-    def mark(self) -> str:
-        """The mark of this gateway in the environment of its children (COORD-70)."""
-        return chain_mark(self.identity)
 
 
 def file_source(path: Path) -> Source:

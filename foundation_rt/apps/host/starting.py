@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,7 @@ from ...base.mcp_json import (
     ServerFile,
     ServerFileError,
     ServerSettings,
-    WaitingEntry,
     is_at_home,
-    record_path,
 )
 from ..coordinator import (
     Coordinator,
@@ -34,6 +32,7 @@ from ..coordinator import (
     shared_logins,
     with_logins,
 )
+from ..coordinator.servers import Source
 from .app import Host, is_for_many, make_server, orchestrator_settings
 from .environment import HostEnvironment
 from .llm.providers import PROVIDERS, RULES, choose_provider, make_service, parse_model
@@ -58,8 +57,6 @@ RULES_HINT = (
     " `OPENAI_API_KEY=...`, and start again."
 )
 
-PlanReader = Callable[[], dict[str, ServerPlan]]
-
 
 @frozen(kw_only=True, eq=False)
 class HostOptions:
@@ -76,52 +73,8 @@ class HostOptions:
     model: str | None = None
 
 
-@frozen(eq=False)
-class ServerList:
-    """The servers of a host.
-
-    Attributes:
-        read: returns the plans of the servers, at the start and to reload.
-        files: those that list them.
-        is_demo: they are the built-in example.
-        waiting: the entries that wait for the person (HOST-43).
-    """
-
-    read: PlanReader
-    files: tuple[Path, ...]
-    is_demo: bool = False
-    waiting: Sequence[WaitingEntry] = ()
-
-    @property
-    def watched(self) -> tuple[Path, ...]:
-        """The files whose change is a reason to reload: those, and what the person agrees to."""
-        return (*self.files, record_path()) if self.files else ()
-
-
-AddGateway = Callable[[Server, ServerList, "ConnectOptions", "CircuitOptions"], Coordinator]
+AddGateway = Callable[[Server, Source, "ConnectOptions", "CircuitOptions"], Coordinator]
 """Makes a gateway of a server, of these servers, and of options of connections and circuits."""
-
-
-def create_host(
-    options: HostOptions,
-    environment: HostEnvironment,
-    demo: Callable[[], Server],
-    add_gateway: AddGateway | None = None,
-    new_server: Callable[[], Server] = make_server,
-) -> Host:
-    """Return a host, not started yet.
-
-    Args:
-        options: of the command line.
-        environment: has the keys; it is loaded here.
-        demo: makes the server that is used if there is no file of servers.
-        add_gateway: makes a gateway of the host's server.
-        new_server: makes the server of the host, with the sections that the gateway needs.
-
-    Raises:
-        UsageError: lists every problem, and what to write.
-    """
-    return read_parts(options, environment, demo, new_server).assemble(add_gateway)
 
 
 def read_parts(
@@ -130,7 +83,13 @@ def read_parts(
     demo: Callable[[], Server],
     new_server: Callable[[], Server] = make_server,
 ) -> HostParts:
-    """Return what a host is made of; see `create_host`.
+    """Return what a host is made of.
+
+    Args:
+        options: of the command line.
+        environment: has the keys; it is loaded here.
+        demo: makes the server that is used if there is no file of servers.
+        new_server: makes the server of the host, with the sections that a gateway needs.
 
     Raises:
         UsageError: lists every problem, and what to write.
@@ -197,7 +156,7 @@ class HostParts:
     problems: list[str] = field(factory=list, init=False)
     llm: ModelService | None = field(default=None, init=False)
     provider: str = field(default=RULES, init=False)
-    servers: ServerList | None = field(default=None, init=False)
+    servers: Source | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -237,11 +196,12 @@ class HostParts:
             )
         )
 
-    def _list_servers(self) -> ServerList:
+    def _list_servers(self) -> Source:
         named = self.settings.servers
         path = Path(named or DEFAULT_SERVERS).absolute()
         if path.is_file():
-            mark = chain_mark(file_identity(path))
+            identity = file_identity(path)
+            mark = chain_mark(identity)
             if is_own_child(mark, os.environ):
                 raise UsageError(
                     f"a server in {path} is a host or gateway of this very file, which would start"
@@ -251,14 +211,14 @@ class HostParts:
             waiting = agreement.waiting(ServerFile.read(path))  # what cannot be used is said now
             read = partial(_read_file, path, mark, self.settings, agreement)
             logged = for_many if is_for_many(self.server) else with_logins
-            return ServerList(logged(read), (path,), waiting=waiting)
+            return Source(logged(read), (path,), identity, waiting=lambda: waiting)
         if named is not None:
             raise ServerFileError(
                 f"there is no file {named}: write it, or leave out --servers and MCP_JSON_PATH;"
                 " foundation-rt host --init writes an example"
             )
         demo = ServerPlan("demo", self._demo(), ServerSettings(trust=True))
-        return ServerList(lambda: {"demo": demo}, (), is_demo=True)
+        return Source(lambda: {"demo": demo}, (), "demo")
 
     def _agreement(self, named: str | None) -> Agreement:
         """Return what has to be agreed to, of a file that is named or found (HOST-43)."""
@@ -301,8 +261,12 @@ class HostParts:
     def _connections(self) -> ConnectOptions:
         return connection_options(self.turns.roots, self.turns.approval_timeout_ms)
 
-    def assemble(self, add_gateway: AddGateway | None) -> Host:
-        """Return the host of all parts."""
+    def assemble(self, add_gateway: AddGateway | None = None) -> Host:
+        """Return the host of all parts, not started yet.
+
+        Args:
+            add_gateway: makes a gateway of the host's server.
+        """
         assert self.servers is not None and self.llm is not None
         if add_gateway is not None:
             coordinator = add_gateway(
@@ -310,8 +274,9 @@ class HostParts:
             )
         else:
             coordinator = self.coordinator()
+        is_demo = not self.servers.files
         hints = [
-            DEMO_HINT if self.servers.is_demo else None,
+            DEMO_HINT if is_demo else None,
             RULES_HINT if self.provider == RULES else None,
         ]
         host = Host(
@@ -320,7 +285,7 @@ class HostParts:
             self.settings.store,
             server=self.server,
             hint="\n\n".join(filter(None, hints)) or None,
-            is_demo=self.servers.is_demo,
+            is_demo=is_demo,
             endpoint=add_gateway is not None,
         )
         read = partial(_rotate, self.environment, self.llm, self.provider)

@@ -18,7 +18,7 @@ from foundation_rt.apps.host import Host, HostSettings, make_server
 from foundation_rt.apps.host.environment import HostEnvironment
 from foundation_rt.apps.host.examples import write_examples
 from foundation_rt.apps.host.llm.providers import KEY_VARIABLES
-from foundation_rt.apps.host.starting import HostOptions, create_host, read_parts
+from foundation_rt.apps.host.starting import HostOptions, read_parts
 from foundation_rt.base.mcp_json import ServerFile, ServerSettings
 from foundation_rt.cli.demo import demo_server
 from tests.support.process import PATIENCE, command
@@ -44,7 +44,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def start(here: Path, text: str = "", **more: Any) -> Host:
     """Make a host; its variables are put into the environment, as a process does."""
     (here / ".env").write_text(text)
-    return create_host(HostOptions(**more), HostEnvironment(here / ".env"), demo_server)
+    parts = read_parts(HostOptions(**more), HostEnvironment(here / ".env"), demo_server)
+    return parts.assemble()
 
 
 @pytest.mark.rule("HOST-04", "HOST-05")

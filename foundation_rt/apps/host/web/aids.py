@@ -24,7 +24,6 @@ from .offers import OfferError, Offers, Room
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-    from ...coordinator import Coordinator
     from ...web_page.responses import Receive, Scope, Send
 
 
@@ -45,13 +44,8 @@ class Aids:
     """The REST interface of what the message field and the transcript need."""
 
     _offers: Offers
-    _colours: Colours
+    _colours: Colours = field(factory=lambda: Colours())
     _colouring: Room = field(factory=lambda: Room(MAX_COLOURED), init=False)
-
-    @classmethod
-    def of(cls, coordinator: Coordinator) -> Aids:
-        """Return those of a host."""
-        return cls(Offers(coordinator), Colours())
 
     async def respond(
         self, scope: Scope, receive: Receive, send: Send, path: str, principal: str

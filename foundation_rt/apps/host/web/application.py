@@ -28,6 +28,7 @@ from ..sessions.errors import StoreUnavailableError
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, title_of
 from .aids import Aids
 from .export import export_json, export_markdown
+from .offers import Offers
 from .socket import ChatSocket
 from .status import ModelList
 
@@ -66,7 +67,7 @@ class ChatApplication:
 
     def __attrs_post_init__(self) -> None:
         self._models = ModelList(self._status.llm)
-        self._aids = Aids.of(self._status.coordinator)
+        self._aids = Aids(Offers(self._status.coordinator))
         self._rest = Rest(self._sessions, self._status, self._models)
 
     @property
