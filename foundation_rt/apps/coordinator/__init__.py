@@ -11,23 +11,23 @@ from ...base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
     from .coordinator import Coordinator as Coordinator
-    from .errors import CoordinatorError as CoordinatorError
-    from .errors import ExecutionContext as ExecutionContext
-    from .errors import ToolCircuitOpenError as ToolCircuitOpenError
-    from .errors import ToolExecutionError as ToolExecutionError
-    from .errors import ToolNotFoundError as ToolNotFoundError
-    from .errors import ToolValidationError as ToolValidationError
     from .names import close_names as close_names
     from .names import outside_name as outside_name
     from .options import CircuitOptions as CircuitOptions
     from .options import CoordinatorOptions as CoordinatorOptions
     from .registry import ToolRegistryEntry as ToolRegistryEntry
+    from .requests import CoordinatorError as CoordinatorError
+    from .requests import ExecutionContext as ExecutionContext
     from .requests import Priority as Priority
     from .requests import RetryOptions as RetryOptions
     from .requests import ToolCallFailure as ToolCallFailure
     from .requests import ToolCallRequest as ToolCallRequest
     from .requests import ToolCallResponse as ToolCallResponse
+    from .requests import ToolCircuitOpenError as ToolCircuitOpenError
+    from .requests import ToolExecutionError as ToolExecutionError
     from .requests import ToolExecutionOptions as ToolExecutionOptions
+    from .requests import ToolNotFoundError as ToolNotFoundError
+    from .requests import ToolValidationError as ToolValidationError
     from .requests import failure_of as failure_of
     from .server_connections import ServerConnections as ServerConnections
     from .server_group import ServerStatus as ServerStatus
@@ -46,13 +46,12 @@ if TYPE_CHECKING:
 _HOMES = homes_of(
     {
         "coordinator": "Coordinator",
-        "errors": "CoordinatorError ExecutionContext ToolCircuitOpenError ToolExecutionError "
-        "ToolNotFoundError ToolValidationError",
         "names": "close_names outside_name",
         "options": "CircuitOptions CoordinatorOptions",
         "registry": "ToolRegistryEntry",
-        "requests": "Priority RetryOptions ToolCallFailure ToolCallRequest ToolCallResponse "
-        "ToolExecutionOptions failure_of",
+        "requests": "CoordinatorError ExecutionContext Priority RetryOptions ToolCallFailure "
+        "ToolCallRequest ToolCallResponse ToolCircuitOpenError ToolExecutionError "
+        "ToolExecutionOptions ToolNotFoundError ToolValidationError failure_of",
         "server_connections": "ServerConnections",
         "server_group": "ServerStatus",
         "server_state": "ServerState",

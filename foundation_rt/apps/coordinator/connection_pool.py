@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
 from ...client import Client, ConnectionLostError, MCPError
+from ...errors import UsageError
 from ...protocol.methods import ROOTS_LIST
 from .call_slots import MAX_WAITING
 
@@ -112,6 +113,15 @@ class ConnectionPool:
         owners = [each.key.owner for each in self._connections.values() if each.client is None]
         return owners[0] if owners else None
 
+    @asynccontextmanager
+    async def using(self, key: ConnectionKey, deadline: float) -> AsyncIterator[PooledConnection]:
+        """Use the connection of a key within the block; see `take`."""
+        connection = await self.take(key, deadline)
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
     async def take(self, key: ConnectionKey, deadline: float) -> PooledConnection:
         """Return the connection of a key; make or await room for it (COORD-53, COORD-74).
 
@@ -119,8 +129,8 @@ class ConnectionPool:
             deadline: time of the loop, in s.
 
         Raises:
-            MCPError: E208: there was no room in time; E201: the server is removed.
-            UsageError: a header cannot be sent.
+            MCPError: E208: there was no room in time; E201: the server is removed; E203: a header
+                of the client cannot be sent.
         """
         while True:
             if self._is_closed:
@@ -179,7 +189,12 @@ class ConnectionPool:
         is_full = not takes_lists and self.count >= MAX_CONNECTIONS
         if key != EVERYBODY and (is_full or self._has_share(key)):
             return None
-        client, handlers = (None, None) if takes_lists else self._make_client(key)
+        client = handlers = None
+        if not takes_lists:
+            try:
+                client, handlers = self._make_client(key)
+            except UsageError as error:
+                raise MCPError("E203", str(error)) from None
         connection = self._connections[key] = PooledConnection(key, client, handlers)
         return connection
 

@@ -17,14 +17,6 @@ from ...client import CallResult, InvalidResponseError, MCPError, ToolCallError,
 from ...errors import ErrorCode, UsageError
 from .catalogue import Definition
 from .connection_pool import ConnectionKey, PooledConnection
-from .errors import (
-    CoordinatorError,
-    ExecutionContext,
-    ToolCircuitOpenError,
-    ToolExecutionError,
-    ToolNotFoundError,
-    ToolValidationError,
-)
 from .guarded_request import CircuitRefusal, GuardedRequest
 from .names import UnknownName, inside_name
 from .options import CoordinatorOptions, CoordinatorSettings
@@ -33,12 +25,18 @@ from .requests import (
     INTERNAL_ERROR,
     ONE_RETRY,
     REQUEST_CANCELLED,
+    CoordinatorError,
+    ExecutionContext,
     Priority,
     RetryOptions,
     ToolCallFailure,
     ToolCallRequest,
     ToolCallResponse,
+    ToolCircuitOpenError,
+    ToolExecutionError,
     ToolExecutionOptions,
+    ToolNotFoundError,
+    ToolValidationError,
     failure_of,
     priority_of,
 )

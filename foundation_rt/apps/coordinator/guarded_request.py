@@ -25,7 +25,6 @@ from ...client import (
     SessionExpiredError,
     is_failure,
 )
-from ...errors import UsageError
 from .connection_pool import ConnectionKey, PooledConnection
 from .registry import ToolRecord
 from .requests import Priority, RetryOptions
@@ -140,15 +139,8 @@ class GuardedRequest:
         validate: Callable[[], Awaitable[None]] | None,
     ) -> Result:
         # Before the slot: calls that wait for a connection must not keep out those that have one.
-        pool = self.supervisor.pool
-        try:
-            connection = await pool.take(key, self.deadline)
-        except UsageError as error:  # a header of the client
-            raise MCPError("E203", str(error)) from None
-        try:
+        async with self.supervisor.pool.using(key, self.deadline) as connection:
             return await self._guarded(partial(send, connection), validate)
-        finally:
-            pool.give_back(connection)
 
     async def _guarded(
         self,

@@ -99,7 +99,7 @@ class ServerConnections:
         if not self.headers_of(client_headers or {}):
             await supervisor.ready_within(wait)
         elif supervisor.is_stateless is None:
-            async with self._own_client(session, principal, client_headers or {}) as client:
+            async with self._held_client(session, principal, client_headers or {}) as client:
                 await client.initialize(timeout=wait / 1000)
 
     @property
@@ -146,7 +146,7 @@ class ServerConnections:
         """
         await self.ready(session=session, principal=principal, client_headers=client_headers)
         settings = self.settings
-        async with self._own_client(session, principal, client_headers) as client:
+        async with self._held_client(session, principal, client_headers) as client:
             await client.initialize(timeout=settings.connect_timeout_ms / 1000)
             method = LIST_METHODS[kind]
             if not client.has_capability(facts(method).capability or kind):
@@ -162,19 +162,17 @@ class ServerConnections:
             )
 
     @asynccontextmanager
-    async def _own_client(
+    async def _held_client(
         self, session: str | None, principal: str | None, client_headers: Mapping[str, str]
     ) -> AsyncIterator[Client]:
-        """Hold the connection of a client with headers for the server."""
+        """Hold the connection of a client."""
         supervisor = self._supervisor
         key = _key(supervisor, session, principal, client_headers)
-        wait = supervisor.plan.settings.timeout_ms / 1000
-        connection = await self._take(supervisor, key, asyncio.get_running_loop().time() + wait)
-        try:
-            assert connection.client is not None  # it has headers
-            yield connection.client
-        finally:
-            supervisor.pool.give_back(connection)
+        deadline = asyncio.get_running_loop().time() + supervisor.plan.settings.timeout_ms / 1000
+        async with supervisor.pool.using(key, deadline) as connection:
+            client = connection.client or supervisor.client
+            assert client is not None  # it has headers, or was ready
+            yield client
 
     @property
     def connections(self) -> int:
@@ -296,18 +294,12 @@ class ServerConnections:
         Raises:
             MCPError: the server refused it, or cannot be reached.
         """
-        supervisor = self._supervisor
         await self.ready(session=session, principal=principal, client_headers=client_headers)
-        key = _key(supervisor, session, principal, client_headers or {})
-        wait = supervisor.plan.settings.timeout_ms / 1000
-        connection = await self._take(supervisor, key, asyncio.get_running_loop().time() + wait)
-        try:
-            client = connection.client or supervisor.client
-            assert client is not None  # it was ready
-            async with client.subscribe(*uris, tasks=tasks) as changes:
-                yield changes
-        finally:
-            supervisor.pool.give_back(connection)
+        async with (
+            self._held_client(session, principal, client_headers or {}) as client,
+            client.subscribe(*uris, tasks=tasks) as changes,
+        ):
+            yield changes
 
     def end_session(self, session: str) -> None:
         """Close the connections of a session that has ended, each after its requests (COORD-52)."""
@@ -337,14 +329,6 @@ class ServerConnections:
                 retryable=False,
             )
         return supervisor
-
-    async def _take(
-        self, supervisor: ServerSupervisor, key: ConnectionKey, deadline: float
-    ) -> PooledConnection:
-        try:
-            return await supervisor.pool.take(key, deadline)
-        except UsageError as error:  # a header of the client
-            raise MCPError("E203", str(error)) from None
 
 
 def _key(

@@ -39,9 +39,8 @@ from ...protocol.methods import (
 from .call_slots import CallSlots, StartTurns
 from .catalogue import PROMPT, fallback_guidance, guidance_text
 from .connection_pool import MAX_CONNECTIONS, ConnectionHandlers, ConnectionKey, ConnectionPool
-from .errors import first_line
 from .options import CoordinatorSettings
-from .requests import METHOD_NOT_FOUND
+from .requests import METHOD_NOT_FOUND, first_line
 from .server_state import ServerLifecycle, ServerState
 from .servers import ServerPlan
 

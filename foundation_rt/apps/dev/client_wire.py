@@ -48,8 +48,7 @@ class DescribedMessage:
     @property
     def params(self) -> dict[str, Any]:
         """The params, if they are an object; empty otherwise."""
-        found = self.value.get("params") if isinstance(self.value, dict) else None
-        return found if isinstance(found, dict) else {}
+        return member(self.value, "params")
 
     def to_json(self) -> dict[str, Any]:
         """Return the members of a `wire` event that tell of the message itself (DEV-22)."""
@@ -65,6 +64,12 @@ class DescribedMessage:
             "text": text,
             "truncated": is_cut,
         }
+
+
+def member(value: Any, name: str) -> dict[str, Any]:
+    """Return a member that should be an object; an empty one if it is none, or not there."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def describe_message(line: bytes) -> DescribedMessage:
@@ -231,8 +236,7 @@ class ClientWire:
     def begin(self, params: dict[str, Any]) -> WireSession:
         """Return a new session, of the params of `initialize`."""
         self._labels += 1
-        info = params.get("clientInfo")
-        info = info if isinstance(info, dict) else {}
+        info = member(params, "clientInfo")
         return WireSession(
             f"c{self._labels}",
             _short(info.get("name")),
@@ -257,10 +261,8 @@ class ClientWire:
 
     def stateless(self, params: dict[str, Any]) -> WireSession:
         """Return what stands for the session of a client without sessions: one for its name."""
-        meta = params.get("_meta")
-        meta = meta if isinstance(meta, dict) else {}
-        info = meta.get(_CLIENT_INFO)
-        info = info if isinstance(info, dict) else {}
+        meta = member(params, "_meta")
+        info = member(meta, _CLIENT_INFO)
         name, version = _short(info.get("name")), _short(info.get("version"))
         key = f"stateless {name} {version}"
         found = self._sessions.get(key)
@@ -279,8 +281,7 @@ class ClientWire:
             return None
         self._calls += 1
         session.calls += 1
-        meta = message.params.get("_meta")
-        given = meta.get("correlationId") if isinstance(meta, dict) else None
+        given = member(message.params, "_meta").get("correlationId")
         given = given if isinstance(given, str) and 0 < len(given) <= 128 else None
         label = f"{session.label}-{self._calls}"
         name = _name_of(message)
@@ -492,8 +493,7 @@ def _outcome(message: DescribedMessage) -> tuple[str, Any]:
     error = value.get("error")
     if isinstance(error, dict):
         return "error", {"code": error.get("code"), "message": str(error.get("message"))[:2000]}
-    result = value.get("result")
-    result = result if isinstance(result, dict) else {}
+    result = member(value, "result")
     if result.get("isError") is True:
         return "tool_error", _tool_error(result)
     if result.get("resultType") == "input_required":
@@ -519,8 +519,7 @@ def _tool_error(result: dict[str, Any]) -> dict[str, Any]:
 
 def _name_of(message: DescribedMessage) -> str | None:
     params = message.params
-    ref = params.get("ref")
-    ref = ref if isinstance(ref, dict) else {}
+    ref = member(params, "ref")
     named = params.get("name") or params.get("uri") or ref.get("name") or ref.get("uri")
     return _short(named)
 

@@ -27,7 +27,7 @@ from ..gateway.app import DEFAULTS, Gateway, add_gateway
 from ..gateway.settings import NEVER, SECTION, GatewaySettings
 from ..gateway.source import marked_plans
 from ..web_page.logins import PageLogins
-from .client_wire import ClientWire, NotingIds, describe_message
+from .client_wire import ClientWire, NotingIds, describe_message, member
 from .file_watch import WatchedFiles
 from .journal import Journal, now_ms
 from .log_lines import AGENTS_TOOL, LogLine, read_line
@@ -215,8 +215,7 @@ class Front:
         pending = self._sent.setdefault(program.server_id, {})
         call = None
         if direction == "in" and message.kind == "request":
-            meta = message.params.get("_meta")
-            correlation = meta.get("correlationId") if isinstance(meta, dict) else None
+            correlation = member(message.params, "_meta").get("correlationId")
             call = self._wire.calls_by_correlation.get(str(correlation))
             if message.params.get("name") == AGENTS_TOOL:
                 call = AGENTS_TOOL

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -64,7 +65,7 @@ class Journal:
     _events: deque[JournalEvent] = field(factory=deque, init=False)
     _bytes: int = field(default=0, init=False)
     _last: int = field(default=0, init=False)
-    _waiting: set[asyncio.Future[None]] = field(factory=set, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @property
     def last(self) -> int:
@@ -101,19 +102,14 @@ class Journal:
 
     def wake(self) -> None:
         """Let readers look again: the state has changed, too."""
-        for each in self._waiting:
-            if not each.done():
-                each.set_result(None)
-        self._waiting.clear()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def changed(self, timeout: float) -> None:
         """Wait for the next event or `wake`, `timeout` seconds at most."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
-        try:
-            await asyncio.wait([waiting], timeout=timeout)
-        finally:
-            self._waiting.discard(waiting)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
 
     def event_id(self, number: int) -> str:
         """Return the id of an event, for a reader that comes again."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from ...errors import UsageError
 from .log_lines import LogLine, read_line
@@ -43,13 +43,7 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as the page has it."""
-        return {
-            "message": self.message,
-            "file": self.file,
-            "line": self.line,
-            "source": self.source,
-            "traceback": self.traceback,
-        }
+        return asdict(self)
 
     def sentence(self) -> str:
         """Return the place and the message in one line."""

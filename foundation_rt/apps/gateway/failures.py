@@ -9,15 +9,9 @@ from __future__ import annotations
 from ...client import MCPError
 from ...errors import ErrorCode, ToolError
 from ...features.proxy.forwarder import ForwardedError
+from ..coordinator.requests import CODES
 
-_CODES = {
-    "E201": ErrorCode.RESOURCE_EXHAUSTED,
-    "E202": ErrorCode.TIMEOUT,
-    "E203": ErrorCode.INVALID_ARGUMENT,
-    "E204": ErrorCode.NOT_FOUND,
-    "E207": ErrorCode.UNAUTHORIZED,
-    "E208": ErrorCode.RESOURCE_EXHAUSTED,
-}
+_CODES = {**CODES, "E201": ErrorCode.RESOURCE_EXHAUSTED}
 """The codes of errors that are no fault of the gateway or the server's program."""
 
 

@@ -129,6 +129,12 @@ class ChatMessage:
         return self.role is Role.ASSISTANT and self.tool_name is None and not is_thought
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a call; an empty object if it has none, or is no call."""
+        found = self.data.get("arguments") if isinstance(self.data, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    @property
     def call_parts(self) -> list[Any]:
         """The parts of a call that a model reads: its data, and what its provider wants back."""
         return [self.data, *(each for each in self.metadata.values() if isinstance(each, Mapping))]

@@ -8,19 +8,20 @@ import gc
 import pytest
 
 from foundation_rt.apps.host.chat import ChatMessage, Role
-from foundation_rt.apps.host.sessions.errors import (
+from foundation_rt.apps.host.sessions.live_chat import LiveChat
+from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.store import (
     ChatFullError,
     RateLimitedError,
     SessionError,
+    SessionSettings,
     SlowConnectionError,
     StoreUnavailableError,
     TooManyConnectionsError,
     TooManyTurnsError,
     UnknownSessionError,
+    chat_label,
 )
-from foundation_rt.apps.host.sessions.live_chat import LiveChat
-from foundation_rt.apps.host.sessions.memory import MemoryChatStore
-from foundation_rt.apps.host.sessions.store import SessionSettings, chat_label
 from foundation_rt.apps.host.web import socket
 from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
 

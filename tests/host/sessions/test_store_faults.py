@@ -12,11 +12,16 @@ from attrs import evolve
 
 from foundation_rt.apps.host.app import open_store
 from foundation_rt.apps.host.chat import ChatMessage, Role
-from foundation_rt.apps.host.sessions.errors import StoreUnavailableError
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.apps.host.sessions.store import BegunTurn, SessionSettings, StoredChat, Writing
+from foundation_rt.apps.host.sessions.store import (
+    BegunTurn,
+    SessionSettings,
+    StoredChat,
+    StoreUnavailableError,
+    Writing,
+)
 from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavailableError
 from foundation_rt.errors import UsageError
 from tests.host.sessions.support import (

@@ -91,6 +91,11 @@ class _Answer:
     calls: list[CallPiece | MalformedPiece] = field(factory=list)
     thinking: ThinkParser = field(factory=ThinkParser)
 
+    def message(self, suffix: str = "", role: Role = Role.ASSISTANT, **more: Any) -> ChatMessage:
+        """Return a message of the answer, whose id is that of the answer and a suffix."""
+        now = time.time_ns() // 1_000_000
+        return ChatMessage(id=f"{self.id}{suffix}", role=role, created_at=now, **more)
+
 
 @define(eq=False)
 class ModelService:
@@ -402,17 +407,11 @@ class ModelService:
     def _shown_message(self, piece: TextPiece | ThoughtPiece, answer: _Answer) -> ChatMessage:
         if isinstance(piece, TextPiece):
             return self._text_message(piece.text, answer)
-        return ChatMessage(
-            id=f"{answer.id}-thought",
-            role=Role.ASSISTANT,
-            content=piece.text,
-            created_at=_now_ms(),
-            metadata={THOUGHT: True},
-        )
+        return answer.message("-thought", content=piece.text, metadata={THOUGHT: True})
 
     def _text_message(self, text: str, answer: _Answer) -> ChatMessage:
         answer.has_text = True
-        return ChatMessage(id=answer.id, role=Role.ASSISTANT, content=text, created_at=_now_ms())
+        return answer.message(content=text)
 
     def _call_message(
         self,
@@ -434,25 +433,18 @@ class ModelService:
         metadata: dict[str, Any] = {"answer": answer.id}
         if piece.given_back is not None:
             metadata[self._provider.name] = dict(piece.given_back)
-        return ChatMessage(
-            id=f"{answer.id}-{number + 1}",
-            role=Role.ASSISTANT,
+        return answer.message(
+            f"-{number + 1}",
             tool_name=name,
             call_id=self._call_id(piece, number, answer, request),
             data={"arguments": arguments},
-            created_at=_now_ms(),
             metadata=metadata,
         )
 
     def _problem_message(self, content: str, number: int, answer: _Answer) -> ChatMessage:
         """Return what tells the model that a call cannot be read (LLM-08)."""
-        return ChatMessage(
-            id=f"{answer.id}-{number + 1}",
-            role=Role.SYSTEM,
-            content=content,
-            created_at=_now_ms(),
-            metadata={"problem": MALFORMED_CALL},
-        )
+        metadata = {"problem": MALFORMED_CALL}
+        return answer.message(f"-{number + 1}", Role.SYSTEM, content=content, metadata=metadata)
 
     def _call_id(
         self, piece: CallPiece, number: int, answer: _Answer, request: ModelRequest
@@ -550,7 +542,3 @@ def inside_name_of(name: str, tools: Sequence[ModelTool], request: ModelRequest)
         if name in (tool.outside_name, tool.name):
             return tool.name
     return name
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

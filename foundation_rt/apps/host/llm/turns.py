@@ -196,7 +196,7 @@ def _add_answer(
     for call in answer.calls:
         result = results.get(call.call_id)
         if request.is_text_mode:
-            turn.texts.append(write_call(call.tool_name or "", _arguments(call)))
+            turn.texts.append(write_call(call.tool_name or "", call.arguments))
             following.texts.append(_result_text(call, result))
             if result is not None:
                 following.pictures += _pictures(result, picture_types, following.texts)
@@ -226,7 +226,7 @@ def _call_part(
     return CallPart(
         wire_call_id(call_id, wire_ids[call_id]),
         form.name,
-        form.outward(_arguments(call)),
+        form.outward(call.arguments),
         call.metadata.get(provider) if request.has_thoughts else None,
     )
 
@@ -256,11 +256,6 @@ def _result_text(call: ChatMessage, result: ChatMessage | None) -> str:
     what = "Error" if _is_error(result) else "Result"
     said = _clean(result.content) if _says_something(result.content) else NO_CONTENT
     return f"{what} of {call.tool_name}:\n{said}"
-
-
-def _arguments(call: ChatMessage) -> Mapping[str, Any]:
-    arguments = call.data.get("arguments") if isinstance(call.data, Mapping) else None
-    return arguments if isinstance(arguments, Mapping) else {}
 
 
 def _is_error(result: ChatMessage) -> bool:

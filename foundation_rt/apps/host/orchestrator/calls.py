@@ -16,10 +16,9 @@ from ..chat import ChatMessage, Role, ToolPhase
 from ..events import Decision, TurnState
 from ..llm.service import ModelTool
 from .approvals import REFUSING
-from .call import OpenCall
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
-from .scope import TurnScope, session_key
+from .scope import OpenCall, TurnScope, session_key
 from .tool_choice import FIND_TOOLS
 
 MAX_UNKNOWN = 3
@@ -104,8 +103,7 @@ class TurnCalls:
     async def _opened(self, message: ChatMessage) -> OpenCall:
         """Store a call that the model has asked for."""
         scope = self._scope
-        given = message.data.get("arguments") if isinstance(message.data, dict) else None
-        arguments = given if isinstance(given, dict) else {}
+        arguments = message.arguments
         wanted = message.tool_name or ""
         entry = None if self._finds_tools(wanted) else scope.services.coordinator.entry(wanted)
         name = wanted if entry is None else entry.qualified_name

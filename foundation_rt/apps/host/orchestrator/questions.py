@@ -29,9 +29,8 @@ from ..events import Decision
 from ..llm.service import GenerationOptions, LLMServiceError
 from .answers import MAX_ANSWER_CHARACTERS
 from .approvals import OFFERED, REFUSING
-from .call import OpenCall
 from .pruning import cut_text
-from .scope import TurnScope
+from .scope import OpenCall, TurnScope
 
 _CHARACTERS = 64
 """More than a token ever has, on average."""

@@ -1,7 +1,6 @@
 """The sessions of the chat host: chats that survive cuts, restarts and dead workers.
 
-    errors       what callers of a session have to expect
-    store        the protocol of stores, its values and limits
+    store        the protocol of stores, its values, limits and errors
     memory, sqlite, postgres   the stores; rows, statements, postgres_workers are parts of them
     live_chat    a chat in memory: its messages, state, and the numbers of its events; pure
     interruption the events and messages that end a turn which cannot go on; pure

@@ -12,8 +12,7 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.exact_json import loads
 from ..events import ServerMessage
-from .errors import SlowConnectionError
-from .store import Frame
+from .store import Frame, SlowConnectionError
 
 if TYPE_CHECKING:
     from .session import ChatSession
@@ -45,7 +44,7 @@ class SessionConnection(AsyncIterator[ServerMessage]):
     _replay: deque[Frame] = field(factory=deque, init=False)
     _live: deque[tuple[ServerMessage, int]] = field(factory=deque, init=False)
     _unread: int = field(default=0, init=False)
-    _wake: asyncio.Future[None] | None = field(default=None, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     _is_closed: bool = field(default=False, init=False)
     _is_slow: bool = field(default=False, init=False)
     on_slow: Callable[[], object] | None = field(default=None, init=False)
@@ -56,7 +55,7 @@ class SessionConnection(AsyncIterator[ServerMessage]):
             return
         self._is_closed = True
         self._session.leave(self)
-        self._stir()
+        self._changed.set()
 
     async def __anext__(self) -> ServerMessage:
         while True:
@@ -68,7 +67,8 @@ class SessionConnection(AsyncIterator[ServerMessage]):
             if self._is_closed:
                 raise StopAsyncIteration
             if not (self._live or self._needs_history):
-                await self._wait()
+                self._changed.clear()
+                await self._changed.wait()
 
     async def _next(self) -> ServerMessage | None:
         """Return the next message; None: there is none now."""
@@ -125,25 +125,14 @@ class SessionConnection(AsyncIterator[ServerMessage]):
             return
         self._unread += size
         self._live.append((message, size))
-        self._stir()
+        self._changed.set()
 
     def reset(self) -> None:
         """Go on with the whole chat: other events were seen than those that count."""
         self._live.clear()
         self._unread = 0
         self._needs_history = True
-        self._stir()
-
-    async def _wait(self) -> None:
-        self._wake = asyncio.get_running_loop().create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
-
-    def _stir(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._changed.set()
 
 
 def decode_frame(frame: bytes) -> ServerMessage:

@@ -211,14 +211,5 @@ def interrupted(stored: StoredChat, turn: ChatTurn, settings: SessionSettings, n
     for event in closing.events:
         numbered, frame = chat.number(event)
         frames.append((numbered.seq or 0, frame))
-    return Writing(
-        fence=turn.turn_id,
-        messages=positions,
-        frames=frames,
-        last_seq=chat.last_seq,
-        first_seq=chat.first_seq,
-        last_active_at=max(now, chat.last_active_at),
-        state=chat.state.to_json(),
-        ends_turn=True,
-        bytes=chat.bytes,
-    )
+    chat.last_active_at = max(now, chat.last_active_at)
+    return chat.writing(turn.turn_id, positions, frames, ends_turn=True)

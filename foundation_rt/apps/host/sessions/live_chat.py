@@ -19,7 +19,7 @@ from ....base.exact_json import loads
 from ..chat import AFTER, ChatMessage, Role, TokenUsage, branch, shown_words
 from ..events import ServerMessage
 from .rows import to_bytes
-from .store import ChatTurn, Frame, SessionSettings, StoredChat
+from .store import ChatTurn, Frame, SessionSettings, StoredChat, Writing
 
 Payload = dict[str, Any]
 
@@ -324,6 +324,27 @@ class LiveChat:
             self._bytes -= self._sizes.popleft()
             self.first_seq += 1
         return numbered, frame
+
+    def writing(
+        self,
+        fence: str | None,
+        messages: Sequence[tuple[int, ChatMessage]],
+        frames: Sequence[Frame],
+        *,
+        ends_turn: bool,
+    ) -> Writing:
+        """Return the change that makes a stored chat this one; see `Writing`."""
+        return Writing(
+            fence=fence,
+            messages=messages,
+            frames=frames,
+            last_seq=self.last_seq,
+            first_seq=self.first_seq,
+            last_active_at=self.last_active_at,
+            state=self.state.to_json(),
+            ends_turn=ends_turn,
+            bytes=self.bytes,
+        )
 
     @property
     def bytes(self) -> int:

@@ -11,13 +11,6 @@ from functools import cache
 from attrs import define, evolve, field
 
 from ..chat import MAX_DECISIONS, ChatMessage
-from .errors import (
-    FencedError,
-    RateLimitedError,
-    StoreUnavailableError,
-    TooManyTurnsError,
-    UnknownSessionError,
-)
 from .rows import words_of
 from .saving import log_chat
 from .store import (
@@ -25,13 +18,15 @@ from .store import (
     ChatHead,
     ChatTurn,
     Command,
+    FencedError,
     Frame,
     ListedChat,
     Place,
     SessionSettings,
     StoredChat,
     StoreEvents,
-    SubmitLimits,
+    StoreUnavailableError,
+    UnknownSessionError,
     Writing,
 )
 
@@ -257,7 +252,7 @@ class MemoryChatStore:
         """See `ChatStore`; here idle chats go by CHAT-06."""
         return (), None
 
-    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, settings: SessionSettings, now: int) -> bool:
         """See `ChatStore`."""
         chat = self._chats.get(key)
         if chat is None:
@@ -267,15 +262,10 @@ class MemoryChatStore:
         known = {each.message_id for each in queued}
         if turn.message_id in chat.ids or turn.message_id in known:
             return False
-        recent = limits.admit(chat.recent)
-        if recent is None:
-            raise RateLimitedError
-        if len(chat.waiting) >= limits.max_waiting:
-            raise TooManyTurnsError(limits.max_waiting)
-        chat.recent = recent
+        chat.recent = settings.admit(chat.recent, len(chat.waiting), now)
         chat.waiting.append(turn)
-        chat.head = evolve(chat.head, last_active_at=limits.now)
-        chat.said_at = limits.now
+        chat.head = evolve(chat.head, last_active_at=now)
+        chat.said_at = now
         chat.title = chat.title or turn.title
         self._was_active(key, chat)
         return True

@@ -13,9 +13,9 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.database.migrations import migrate_postgres, read_migrations
 from ....base.database.postgres import PostgresConnections, Query, Row, Transaction, read_url
+from ....base.exact_json import dumps, loads
 from ..chat import MAX_DECISIONS
 from . import statements
-from .errors import FencedError, UnknownSessionError
 from .interruption import interrupted
 from .postgres_workers import WorkerPresence
 from .rows import (
@@ -23,7 +23,6 @@ from .rows import (
     MOST_PURGED,
     PURGE_PAGE,
     TAIL,
-    admit,
     head_row,
     indexed,
     listed_row,
@@ -41,13 +40,14 @@ from .store import (
     ChatHead,
     ChatTurn,
     Command,
+    FencedError,
     Frame,
     ListedChat,
     Place,
     SessionSettings,
     StoredChat,
     StoreEvents,
-    SubmitLimits,
+    UnknownSessionError,
     Writing,
 )
 
@@ -246,7 +246,7 @@ class PostgresChatStore:
             return deleted, int(idle[MOST_PURGED - 1])
         return deleted, int(rows[-1][0]) if rows else None
 
-    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, settings: SessionSettings, now: int) -> bool:
         """See `ChatStore`."""
         name = turn.message_id.encode()
 
@@ -263,10 +263,9 @@ class PostgresChatStore:
             if known or runs:
                 await transaction.rollback()
                 return False
-            times = admit(recent, waiting, limits)
             note = {
-                "recent": times,
-                "now": limits.now,
+                "recent": dumps(settings.admit(loads(recent), waiting, now)),
+                "now": now,
                 "title": to_blob(turn.title),
                 "chat": chat,
             }

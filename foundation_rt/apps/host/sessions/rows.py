@@ -8,8 +8,14 @@ from typing import Any
 
 from ....base.exact_json import dumps, loads
 from ..chat import ChatMessage, Role
-from .errors import RateLimitedError, TooManyTurnsError
-from .store import ChatHead, ChatTurn, ListedChat, Place, SubmitLimits, folded, title_of
+from .store import (
+    ChatHead,
+    ChatTurn,
+    ListedChat,
+    Place,
+    folded,
+    title_of,
+)
 
 HEAD_COLUMNS = "principal, created_at, last_active_at, last_seq, first_seq, version, state, running"
 PURGE_PAGE, MOST_PURGED = 500, 20
@@ -114,22 +120,3 @@ def read_head(row: Sequence[Any]) -> ChatHead:
         running=None if running is None else read_turn(running),
         state=loads(state),
     )
-
-
-def admit(recent: bytes, waiting: int, limits: SubmitLimits) -> bytes:
-    """Return the times of the newest messages, with the one that is submitted now.
-
-    Args:
-        recent: the column, as this function has returned it.
-        waiting: turns that wait.
-        limits: of the chat.
-
-    Raises:
-        RateLimitedError, TooManyTurnsError: it is one too many.
-    """
-    times = limits.admit(loads(recent))
-    if times is None:
-        raise RateLimitedError
-    if waiting >= limits.max_waiting:
-        raise TooManyTurnsError(limits.max_waiting)
-    return dumps(times)

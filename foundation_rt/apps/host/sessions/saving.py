@@ -22,9 +22,15 @@ from ....base.backoff import exponential_delay
 from ....base.database.errors import DatabaseError
 from ..chat import ChatMessage
 from ..events import ServerMessage
-from .errors import FencedError, StoreUnavailableError
 from .live_chat import LiveChat
-from .store import ChatStore, ChatTurn, Frame, Writing, chat_label
+from .store import (
+    ChatStore,
+    ChatTurn,
+    FencedError,
+    Frame,
+    StoreUnavailableError,
+    chat_label,
+)
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
 _MOST_UNSHOWN, _MOST_UNSHOWN_BYTES = 256, 256 * 1024
@@ -145,8 +151,14 @@ class Saving:
         while self._pending:
             made, last_seq = self._made, self._chat.last_seq
             taken, self._pending = self._pending, _Pending()
+            writing = self._chat.writing(
+                None if self._turn is None else self._turn.turn_id,
+                tuple(taken.messages.values()),
+                tuple(taken.frames),
+                ends_turn=taken.ends_turn,
+            )
             try:
-                version = await self._store.write(self._key, self._writing(taken))
+                version = await self._store.write(self._key, writing)
             except FencedError:
                 self.lose()
                 self._fenced()
@@ -167,20 +179,6 @@ class Saving:
                 if taken.ends_turn:
                     self._turn = None
                 self._show_up_to(made, last_seq)
-
-    def _writing(self, taken: _Pending) -> Writing:
-        chat = self._chat
-        return Writing(
-            fence=None if self._turn is None else self._turn.turn_id,
-            messages=tuple(taken.messages.values()),
-            frames=tuple(taken.frames),
-            last_seq=chat.last_seq,
-            first_seq=chat.first_seq,
-            last_active_at=chat.last_active_at,
-            state=chat.state.to_json(),
-            ends_turn=taken.ends_turn,
-            bytes=chat.bytes,
-        )
 
     def _put_back(self, taken: _Pending) -> None:
         """Keep what was not stored, before what came later; events too old for replay go."""

@@ -13,10 +13,9 @@ from ....base.database.errors import DatabaseError
 from ..chat import ChatMessage, Role, TokenUsage
 from ..events import Approval, ServerMessage
 from .connection import SessionConnection, decode_frame
-from .errors import ChatFullError, TooManyConnectionsError
 from .live_chat import LiveChat
 from .saving import Saving
-from .store import ChatTurn, Command, Frame, SubmitLimits
+from .store import ChatFullError, ChatTurn, Command, Frame, TooManyConnectionsError
 from .turns import TurnRunner
 
 if TYPE_CHECKING:
@@ -167,15 +166,8 @@ class ChatSession:
         if self.chat.message_bytes > sessions.settings.max_chat_bytes:
             raise ChatFullError
         turn = ChatTurn(uuid4().hex, message_id or uuid4().hex, text, metadata or {})
-        settings = sessions.settings
-        limits = SubmitLimits(
-            self.sessions.now(),
-            settings.max_messages,
-            settings.message_window_ms,
-            settings.max_waiting_turns,
-        )
         with sessions.availability.asking():
-            is_new = await sessions.store.submit(self.key, turn, limits)
+            is_new = await sessions.store.submit(self.key, turn, sessions.settings, sessions.now())
         if is_new:
             self.chat.waiting.append(turn)
         self._attend()

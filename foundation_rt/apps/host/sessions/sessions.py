@@ -16,7 +16,6 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....errors import UsageError
 from ..chat import ChatMessage
-from .errors import StoreUnavailableError, UnknownSessionError
 from .live_chat import LiveChat
 from .saving import Availability, log_chat
 from .session import ChatSession
@@ -29,6 +28,8 @@ from .store import (
     Place,
     SessionSettings,
     StoreEvents,
+    StoreUnavailableError,
+    UnknownSessionError,
     chat_key,
     folded,
     key_of,

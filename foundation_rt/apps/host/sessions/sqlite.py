@@ -13,9 +13,9 @@ from attrs import define, field
 
 from ....base.database.migrations import migrate_sqlite, read_migrations
 from ....base.database.sqlite import SqliteDatabase
+from ....base.exact_json import dumps, loads
 from ....errors import UsageError
 from ..chat import MAX_DECISIONS
-from .errors import FencedError, UnknownSessionError
 from .interruption import interrupted
 from .rows import (
     HEAD_COLUMNS,
@@ -23,7 +23,6 @@ from .rows import (
     MOST_PURGED,
     PURGE_PAGE,
     TAIL,
-    admit,
     head_row,
     indexed,
     listed_row,
@@ -41,13 +40,14 @@ from .store import (
     ChatHead,
     ChatTurn,
     Command,
+    FencedError,
     Frame,
     ListedChat,
     Place,
     SessionSettings,
     StoredChat,
     StoreEvents,
-    SubmitLimits,
+    UnknownSessionError,
     Writing,
 )
 
@@ -237,7 +237,7 @@ def _purge(
 
 
 def _submit(
-    connection: sqlite3.Connection, key: bytes, turn: ChatTurn, limits: SubmitLimits
+    connection: sqlite3.Connection, key: bytes, turn: ChatTurn, settings: SessionSettings, now: int
 ) -> bool:
     query = "SELECT id, recent, running FROM chat WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
@@ -259,9 +259,9 @@ def _submit(
         "UPDATE chat SET recent = ?, last_active_at = ?, said_at = ?, title = coalesce(title, ?)"
         " WHERE id = ?",
         (
-            admit(recent, waiting, limits),
-            limits.now,
-            limits.now,
+            dumps(settings.admit(loads(recent), waiting, now)),
+            now,
+            now,
             to_blob(turn.title),
             chat,
         ),

@@ -1,9 +1,11 @@
-"""The protocol of stores of chats, its values and limits (spec/host-sessions.md).
+"""The protocol of stores of chats, its values, limits and errors (spec/host-sessions.md).
 
 A store knows a chat by a key, the hash of its secret id. It keeps its messages, its newest events
 as encoded frames, the turns that wait, and what the chat waits for itself. A turn that runs is the
 fence of its chat: who writes names the turn, and cannot write any more when another worker has
 ended it.
+
+No message of an error contains the id of a session.
 """
 
 from __future__ import annotations
@@ -17,6 +19,65 @@ from typing import Any, Protocol
 from attrs import field, frozen
 
 from ..chat import ChatMessage, shown_words
+from ..texts import RATE_LIMITED, STORE_AWAY
+
+
+class SessionError(Exception):
+    """A session cannot do what was asked for; the message is for people."""
+
+
+class RateLimitedError(SessionError):
+    """Too many messages in a short time (CHAT-09)."""
+
+    def __init__(self) -> None:
+        super().__init__(RATE_LIMITED)
+
+
+class TooManyTurnsError(SessionError):
+    """Too many messages wait for their turn (CHAT-10)."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} messages are waiting: wait for an answer, or stop it")
+
+
+class ChatFullError(SessionError):
+    """A chat has as many messages as it may have (CHAT-31)."""
+
+    def __init__(self) -> None:
+        super().__init__("this chat is full: begin a new one")
+
+
+class TooManyConnectionsError(SessionError):
+    """A session has as many connections as it may have (CHAT-14)."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"this chat is open {limit} times: close it elsewhere")
+
+
+class SlowConnectionError(SessionError):
+    """A connection was ended, as it had left too much unread (CHAT-15)."""
+
+    def __init__(self) -> None:
+        super().__init__("this connection does not keep up: connect again")
+
+
+class StoreUnavailableError(SessionError):
+    """The store is away or full, or the host is closing: nothing new begins (CHAT-24)."""
+
+    def __init__(self, text: str = STORE_AWAY) -> None:
+        super().__init__(text)
+
+
+class UnknownSessionError(SessionError):
+    """The session was deleted, or has gone after being idle."""
+
+    def __init__(self) -> None:
+        super().__init__("this chat is no longer there: begin a new one")
+
+
+class FencedError(Exception):
+    """A turn may not write on: another worker has ended it, or the chat was deleted (CHAT-22)."""
+
 
 Frame = tuple[int, bytes]
 """The number of an event, and the event as JSON."""
@@ -214,21 +275,6 @@ class StoreEvents:
     watched: Callable[[], Mapping[bytes, tuple[int, str | None]]]
 
 
-@frozen
-class SubmitLimits:
-    """See `SessionSettings`; with the time of this message, Unix time in ms."""
-
-    now: int
-    max_messages: int
-    window_ms: int
-    max_waiting: int
-
-    def admit(self, recent: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the times of the newest messages with this one; None if it is one too many."""
-        newest = tuple(each for each in recent if self.now - self.window_ms < each <= self.now)
-        return (*newest, self.now) if len(newest) < self.max_messages else None
-
-
 class ChatStore(Protocol):
     """Keeps chats. It belongs to one event loop.
 
@@ -296,7 +342,7 @@ class ChatStore(Protocol):
             The keys of those chats, and where to go on; None at the end.
         """
 
-    async def submit(self, key: bytes, turn: ChatTurn, limits: SubmitLimits) -> bool:
+    async def submit(self, key: bytes, turn: ChatTurn, settings: SessionSettings, now: int) -> bool:
         """Let a turn wait; return False if its message is known already.
 
         The chat is listed from now on. The first message is its title, unless it has one.
@@ -368,3 +414,21 @@ class SessionSettings:
     max_listed: int = 50
     search_ms: int = 1_000
     keep_ms: int = 0
+
+    def admit(self, recent: Sequence[int], waiting: int, now: int) -> tuple[int, ...]:
+        """Return the times of a session's newest messages, with that of one more.
+
+        Args:
+            recent: as this function has returned them for the message before.
+            waiting: turns that wait.
+            now: Unix time, in ms.
+
+        Raises:
+            RateLimitedError, TooManyTurnsError: it is one too many.
+        """
+        newest = tuple(each for each in recent if now - self.message_window_ms < each <= now)
+        if len(newest) >= self.max_messages:
+            raise RateLimitedError
+        if waiting >= self.max_waiting_turns:
+            raise TooManyTurnsError(self.max_waiting_turns)
+        return (*newest, now)

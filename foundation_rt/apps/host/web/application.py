@@ -24,8 +24,7 @@ from ...web_page.responses import (
     send_json,
     send_response,
 )
-from ..sessions.errors import StoreUnavailableError
-from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, title_of
+from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, StoreUnavailableError, title_of
 from .aids import Aids
 from .export import export_json, export_markdown
 from .offers import Offers

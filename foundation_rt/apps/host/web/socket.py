@@ -18,7 +18,7 @@ from attrs import define, field
 
 from ....base.exact_json import dumps
 from ..events import ServerMessage
-from ..sessions.errors import (
+from ..sessions.store import (
     ChatFullError,
     RateLimitedError,
     SessionError,
@@ -27,8 +27,8 @@ from ..sessions.errors import (
     TooManyConnectionsError,
     TooManyTurnsError,
     UnknownSessionError,
+    chat_label,
 )
-from ..sessions.store import chat_label
 from ..texts import MAINTENANCE, RECONNECTED, WELCOME
 from .frames import (
     AttachmentError,
