@@ -13,7 +13,7 @@ from .args import FILES, Argument, CliCommand, CommandLine, Option
 from .render import write_output
 
 if TYPE_CHECKING:
-    from ..apps.migration.findings import MigratedFile
+    from ..apps.migration.source import MigratedFile
 
 _FAILURE_EXIT = 1
 

@@ -71,20 +71,6 @@ class SessionRecord:
     revision: str
 
 
-class StreamLog(Protocol):
-    """The log of one stream, for its writer."""
-
-    stream_id: str
-
-    def record(self, line: bytes) -> str:
-        """Keep one message, or an empty one (`b""`), as the next event; return the event's id."""
-        ...
-
-    def end(self) -> None:
-        """Note that the stream has ended."""
-        ...
-
-
 class EventStore(Protocol):
     """Keeps events. Belongs to one event loop; only `replay` and `find` wait."""
 
@@ -118,6 +104,14 @@ class EventStore(Protocol):
             last_event_id: the id of an event of the stream.
             whole: whether to return None if only the last of these events are still kept.
         """
+        ...
+
+    def put(self, session_id: str, stream_id: str, place: int, line: bytes) -> None:
+        """Keep the event at `place` of a stream, unless its session has ended."""
+        ...
+
+    def end_stream(self, session_id: str, stream_id: str) -> None:
+        """Note that a stream has ended."""
         ...
 
     def forget(self, session_id: str) -> None:
@@ -161,24 +155,28 @@ class _Session:
 
 
 @define(eq=False, repr=False)
-class MemoryStreamLog:
-    """A stream whose events a `MemoryEventStore` keeps."""
+class StreamLog:
+    """The log of one stream, for its writer."""
 
-    _store: MemoryEventStore
+    _store: EventStore
     _session_id: str
     stream_id: str = field(factory=new_stream_id)
     _place: int = field(default=0, init=False)
 
     def record(self, line: bytes) -> str:
-        """Keep `line` as the next event; return its id."""
+        """Keep one message, or an empty one (`b""`), as the next event; return the event's id."""
         place = self._place
         self._place += 1
-        self._store.put(self._session_id, self.stream_id, line)
+        self._store.put(self._session_id, self.stream_id, place, line)
         return event_id(self.stream_id, place)
 
     def end(self) -> None:
         """Note that the stream has ended."""
         self._store.end_stream(self._session_id, self.stream_id)
+
+    def is_last(self, place: int) -> bool:
+        """Return whether the stream has no event after `place`."""
+        return place == self._place - 1
 
 
 @define(eq=False, repr=False)
@@ -230,9 +228,9 @@ class MemoryEventStore:
         session = self._sessions.get(session_id)
         return None if session is None else session.record
 
-    def begin(self, session_id: str) -> MemoryStreamLog:
+    def begin(self, session_id: str) -> StreamLog:
         """Return the log of a new stream."""
-        log = MemoryStreamLog(self, session_id)
+        log = StreamLog(self, session_id)
         session = self._sessions.get(session_id)
         if session is not None:
             session.streams[log.stream_id] = _Stream()
@@ -265,7 +263,7 @@ class MemoryEventStore:
             self._filled.pop(session_id, None)
             self._size -= session.size
 
-    def put(self, session_id: str, stream_id: str, line: bytes) -> None:
+    def put(self, session_id: str, stream_id: str, place: int, line: bytes) -> None:
         """Keep one event, and drop the oldest ones beyond the bounds."""
         session = self._sessions.get(session_id)
         if session is None or stream_id not in session.streams:

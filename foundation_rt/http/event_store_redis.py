@@ -28,8 +28,8 @@ from .event_store import (
     Replay,
     SessionRecord,
     StoredEvent,
+    StreamLog,
     event_id,
-    new_stream_id,
     parse_event_id,
 )
 
@@ -114,31 +114,6 @@ return {redis.call('HEXISTS', session, 'ended:' .. stream), found, first}
 
 
 @define(eq=False, repr=False)
-class RedisStreamLog:
-    """A stream whose events a `RedisEventStore` keeps."""
-
-    _store: RedisEventStore
-    _session_id: str
-    stream_id: str = field(factory=new_stream_id)
-    _place: int = field(default=0, init=False)
-
-    def record(self, line: bytes) -> str:
-        """Keep `line` as the next event; return its id."""
-        place = self._place
-        self._place += 1
-        self._store.put(self._session_id, self.stream_id, place, line)
-        return event_id(self.stream_id, place)
-
-    def end(self) -> None:
-        """Note that the stream has ended."""
-        self._store.end_stream(self._session_id, self.stream_id)
-
-    def is_last(self, place: int) -> bool:
-        """Return whether the stream has no event after `place`."""
-        return place == self._place - 1
-
-
-@define(eq=False, repr=False)
 class _Write:
     """One write that waits."""
 
@@ -172,7 +147,7 @@ class RedisEventStore:
     _max_session_bytes: int = MAX_SESSION_BYTES
     _max_backlog_bytes: int = MAX_BACKLOG_BYTES
     _records: dict[str, SessionRecord] = field(factory=dict, init=False)
-    _logs: dict[str, dict[str, RedisStreamLog]] = field(factory=dict, init=False)
+    _logs: dict[str, dict[str, StreamLog]] = field(factory=dict, init=False)
     _backlog: deque[_Write] = field(factory=deque, init=False)
     _backlog_bytes: int = field(default=0, init=False)
     _redis: Redis = field(init=False)
@@ -238,9 +213,9 @@ class RedisEventStore:
             return None
         return SessionRecord(_text(owner), _text(revision) or "")
 
-    def begin(self, session_id: str) -> RedisStreamLog:
+    def begin(self, session_id: str) -> StreamLog:
         """Return the log of a new stream."""
-        log = RedisStreamLog(self, session_id)
+        log = StreamLog(self, session_id)
         if session_id in self._records:
             self._logs.setdefault(session_id, {})[log.stream_id] = log
         return log

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 SERVER_STOPS = "shutdown"
 """The reason with which a connection is closed that the server ends."""
 
-"""Requests that change a session for the requests after them."""
-
 
 @define(eq=False, repr=False)
 class ClientAbsence:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
 
@@ -85,10 +85,30 @@ def without(args: Sequence[cst.Arg], *names: str) -> list[cst.Arg]:
     return tidy([a for a in args if a.keyword is None or a.keyword.value not in names], args)
 
 
-def replace(args: Sequence[cst.Arg], name: str, value: cst.BaseExpression) -> list[cst.Arg]:
-    """Return the arguments, that of the keyword with another value."""
+def first_or_named(args: Sequence[cst.Arg], name: str) -> cst.Arg | None:
+    """Return the argument of that keyword, else the first one if it is given by its place."""
+    found = argument(args, name)
+    if found is None and args and args[0].keyword is None and not args[0].star:
+        return args[0]
+    return found
+
+
+def renamed(args: Sequence[cst.Arg], names: Mapping[str, str]) -> list[cst.Arg]:
+    """Return the arguments, those of `names` by another keyword."""
     return [
-        arg.with_changes(value=value)
+        arg.with_changes(keyword=cst.Name(names[arg.keyword.value]))
+        if arg.keyword is not None and arg.keyword.value in names
+        else arg
+        for arg in args
+    ]
+
+
+def changed(
+    args: Sequence[cst.Arg], name: str, change: Callable[[cst.BaseExpression], cst.BaseExpression]
+) -> list[cst.Arg]:
+    """Return the arguments, the value of that keyword changed, if it is there."""
+    return [
+        arg.with_changes(value=change(arg.value))
         if arg.keyword is not None and arg.keyword.value == name
         else arg
         for arg in args

@@ -13,8 +13,7 @@ from typing import Any
 import libcst as cst
 from attrs import evolve
 
-from .findings import MigratedFile
-from .source import code
+from .source import MigratedFile, code
 
 _RUNS = {"asyncio.run": "asyncio", "anyio.run": "anyio"}
 

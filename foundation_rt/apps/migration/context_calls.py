@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -161,9 +160,11 @@ class ContextCalls:
         if name == "list_roots":
             return cst.parse_expression(f"{code(owner)}.roots()")
         if name in ("elicit", "elicit_url"):
-            return updated.with_changes(args=_renamed(updated.args, _ELICIT))
+            return updated.with_changes(args=args_of.renamed(updated.args, _ELICIT))
         if name in _LEVELS:
-            return updated.with_changes(args=[_spread(a) for a in _renamed(updated.args, _LOGGER)])
+            return updated.with_changes(
+                args=[_spread(a) for a in args_of.renamed(updated.args, _LOGGER)]
+            )
         if name in _CHANGED and self._server() is not None:
             return cst.parse_expression(f'{self._server()}.list_changed("{_CHANGED[name]}")')
         if name == "notify_resource_updated" and self._server() is not None and texts:
@@ -176,13 +177,7 @@ class ContextCalls:
         return updated
 
     def _log(self, updated: cst.Call) -> cst.Call:
-        names = {"message": "data", "logger_name": "logger"}
-        args = [
-            a.with_changes(keyword=cst.Name(names.get(a.keyword.value, a.keyword.value)))
-            if a.keyword
-            else a
-            for a in updated.args
-        ]
+        args = args_of.renamed(updated.args, {"message": "data", "logger_name": "logger"})
         if args and args[0].keyword is None and args_of.argument(args, "level") is not None:
             args[0] = args_of.keyword("data", args[0].value)
         return updated.with_changes(args=args)
@@ -197,7 +192,7 @@ class ContextCalls:
             owner = cst.Name(text)
         if name in _SESSION:
             args = args_of.without(updated.args, "related_request_id")
-            args = _renamed(args, {**_ELICIT, "requestedSchema": "response_type"})
+            args = args_of.renamed(args, {**_ELICIT, "requestedSchema": "response_type"})
             return cst.Call(cst.Attribute(owner, cst.Name(_SESSION[name])), args)
         if name == "send_log_message":
             args = args_of.without(updated.args, "related_request_id")
@@ -279,16 +274,6 @@ class ContextCalls:
         if len(statement.body) != 1 or not isinstance(only, cst.Assign):
             return False
         return code(only.targets[0].target) == code(only.value) == "ctx"
-
-
-def _renamed(args: Sequence[cst.Arg], names: Mapping[str, str]) -> list[cst.Arg]:
-    """Return the arguments, those of `names` by another keyword."""
-    return [
-        arg.with_changes(keyword=cst.Name(names[arg.keyword.value]))
-        if arg.keyword is not None and arg.keyword.value in names
-        else arg
-        for arg in args
-    ]
 
 
 def _spread(arg: cst.Arg) -> cst.Arg:

@@ -17,11 +17,19 @@ from typing import Any
 import libcst as cst
 from libcst import metadata
 
-from .findings import Finding, MigratedFile
 from .names import LIBRARIES, LOW_LEVEL, LOW_LEVEL_RESULTS, advice, canonical
 from .names import NAMES as _NAMES
 from .rewriter import Rewriter, local_name
-from .source import CONTEXTS, INNER_SERVER, NameResolver, SourceFacts, SourceReader, code
+from .source import (
+    CONTEXTS,
+    INNER_SERVER,
+    Finding,
+    MigratedFile,
+    NameResolver,
+    SourceFacts,
+    SourceReader,
+    code,
+)
 
 _SCRIPT = re.compile(r"^# /// script\n(?:#.*\n)+?# ///$", re.MULTILINE)
 _REQUIREMENT = re.compile(r"""(["'])(?:fastmcp|mcp)(?:\[[^]]*\])?[^"'a-z-]*\1""")

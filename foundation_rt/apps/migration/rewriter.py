@@ -10,10 +10,8 @@ import libcst as cst
 from libcst import metadata
 
 from . import arguments as args_of
-from . import middleware_classes, session_managers
-from .completions import rewrite as rewrite_completion
+from . import middleware_classes
 from .context_calls import ContextCalls
-from .findings import Finding
 from .names import (
     APIS,
     CALLS,
@@ -28,13 +26,14 @@ from .names import (
     TOOL_ERRORS,
     canonical,
 )
-from .server_calls import ServerCalls
-from .signatures import complete
+from .server_calls import ServerCalls, manager_attribute, manager_construction
+from .signatures import complete, take_request
 from .source import (
     CONTEXTS,
     INNER_SERVER,
     SERVERS,
     SESSION_MANAGER_CLASS,
+    Finding,
     NameResolver,
     SourceFacts,
     code,
@@ -142,7 +141,7 @@ class Rewriter(cst.CSTTransformer):
             advice = LOW_LEVEL.get(name)
         if advice is not None and not (name == "settings" and self._is_setting):
             self.report(original_node, f"{code(original_node)}: {advice}", True)
-        for part in (self._context_calls.attribute, partial(session_managers.attribute, self)):
+        for part in (self._context_calls.attribute, partial(manager_attribute, self)):
             changed = part(original_node, updated_node)
             if changed is not None:
                 return changed
@@ -239,7 +238,7 @@ class Rewriter(cst.CSTTransformer):
         if key in APIS:
             return self._server_calls.api(original_node, updated_node, key)
         if key == SESSION_MANAGER_CLASS:
-            return session_managers.construction(self, original_node, updated_node)
+            return manager_construction(self, original_node, updated_node)
         if key in PROTOCOL_ERRORS:
             return self._protocol_error(original_node, updated_node)
         if key == "File":
@@ -266,14 +265,11 @@ class Rewriter(cst.CSTTransformer):
             return updated
         args = args_of.rewrite(updated, rule, key.removeprefix("types."), self.report, original)
         for name in ("uri", "uri_template"):
-            found = args_of.argument(args, name)
-            if found is not None:
-                args = args_of.replace(args, name, args_of.unwrapped_uri(found.value))
+            args = args_of.changed(args, name, args_of.unwrapped_uri)
         for name in ("data", "blob"):
-            found = args_of.argument(args, name)
-            if found is not None and key.startswith("types."):
+            if args_of.argument(args, name) is not None and key.startswith("types."):
                 self.needed.add("base64.b64decode")
-                args = args_of.replace(args, name, args_of.decoded(found.value))
+                args = args_of.changed(args, name, args_of.decoded)
         if key == "ReadResourceContents" and args_of.argument(args, "uri") is None:
             self.report(original, f"{code(original.func)}: give it uri=", True)
         if key == "types.Tool" and args_of.argument(args, "description") is None:
@@ -305,9 +301,7 @@ class Rewriter(cst.CSTTransformer):
 
     def _media(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return an image or sound, of bytes or of a file."""
-        path = args_of.argument(updated.args, "path")
-        if path is None and updated.args and updated.args[0].keyword is None:
-            path = updated.args[0]
+        path = args_of.first_or_named(updated.args, "path")
         if path is not None:
             return self._file(key, path.value)
         kind = args_of.argument(updated.args, "format")
@@ -477,7 +471,7 @@ class Rewriter(cst.CSTTransformer):
             if original_node.name.value not in self.source.started:
                 self._report_server(original_node)
         if original_node.name.value in self.source.completers:
-            return rewrite_completion(self, original_node, updated_node)
+            return take_request(self, original_node, updated_node)
         kind = self._decorated_as(original_node)
         return complete(self, kind, original_node, updated_node)
 

@@ -1,16 +1,27 @@
-"""Servers: how they are made, decorated, run and put together (MIGR-03)."""
+"""Servers: how they are made, decorated, run and put together (MIGR-03, MIGR-11)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from . import arguments as args_of
 from .middleware_classes import KIND as MIDDLEWARE
-from .names import APIS, ASGI_APP, DECORATORS, OPTIONS, RUN, RUNS, SERVER, SWITCH
-from .source import ASGI, code, is_stdio
+from .names import (
+    APIS,
+    ASGI_APP,
+    DECORATORS,
+    OPTIONS,
+    RUN,
+    RUNS,
+    SERVER,
+    SESSION_MANAGER,
+    SWITCH,
+)
+from .source import ASGI, SESSION_MANAGER_CLASS, code, is_stdio
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -270,14 +281,13 @@ class ServerCalls:
             ]
         elif args and args[0].keyword is None and isinstance(args[0].value, _TEXTS):
             args = [args_of.keyword("name", args[0].value), *args[1:]]
-        for name, change in (("timeout_ms", args_of.milliseconds), ("output_schema", _off)):
-            found = args_of.argument(args, name)
-            if found is not None:
-                args = args_of.replace(args, name, change(found.value))
+        args = args_of.changed(args, "timeout_ms", args_of.milliseconds)
+        args = args_of.changed(args, "output_schema", _off)
         args = self._interface(method, original, args)
         found = args_of.argument(args, "annotations")
-        if found is not None and method == "tool":
-            args = args_of.replace(args, "annotations", args_of.hints(found.value, self._to.need))
+        if method == "tool":
+            hints = partial(args_of.hints, need=self._to.need)
+            args = args_of.changed(args, "annotations", hints)
         elif found is not None and isinstance(found.value, cst.Dict):
             args = args_of.without(args, "annotations")
             self._to.report(original, f"{what}: annotations= was removed: give Annotations", False)
@@ -442,9 +452,7 @@ class ServerCalls:
         args = list(updated.args)
         if method == "run" and len(args) > 1 and _are_streams(args):
             return cst.Call(cst.Attribute(owner, cst.Name("run")))
-        transport = args_of.argument(args, "transport") or (
-            args[0] if args and args[0].keyword is None and not args[0].star else None
-        )
+        transport = args_of.first_or_named(args, "transport")
         kept = [
             args_of.keyword(_HTTP[a.keyword.value], a.value)
             for a in args
@@ -565,3 +573,43 @@ def _method(call: cst.Call) -> str:
 def _off(value: cst.BaseExpression) -> cst.BaseExpression:
     """Return False for None, which turns structured output off in FastMCP."""
     return cst.Name("False") if code(value) == "None" else value
+
+
+# -- managers of HTTP sessions, for which an application of ours stands (MIGR-11) ----------------
+
+
+def manager_construction(to: Rewriter, original: cst.Call, updated: cst.Call) -> cst.Call:
+    """Return ``app.asgi_app("/")`` for ``StreamableHTTPSessionManager(app=app, ...)``.
+
+    It answers at the path where it is mounted, as the manager does.
+    """
+    app = args_of.first_or_named(updated.args, "app")
+    if app is None:
+        to.report(
+            original, f"{SESSION_MANAGER_CLASS}: make it of a server: server.asgi_app()", True
+        )
+        return updated
+    rest = updated.with_changes(args=[each for each in updated.args if each is not app])
+    kept = args_of.rewrite(rest, SESSION_MANAGER, SESSION_MANAGER_CLASS, to.report, original)
+    path = cst.Arg(cst.SimpleString('"/"'))
+    return cst.Call(cst.Attribute(app.value, cst.Name("asgi_app")), [path, *kept])
+
+
+def manager_attribute(
+    to: Rewriter, original: cst.Attribute, updated: cst.Attribute
+) -> cst.BaseExpression | None:
+    """Return what stands for a method of a manager, called or not; None for any other attribute."""
+    owner, name = original.value, original.attr.value
+    if code(owner) in to.source.session_managers:
+        if name == "handle_request":
+            return updated.value
+        return updated.with_changes(attr=cst.Name("lifespan")) if name == "run" else None
+    found = to.source.server_method(owner)
+    if found is None or found[1] != "session_manager":
+        return None
+    if name == "run":
+        assert isinstance(updated.value, cst.Attribute)
+        return cst.Attribute(updated.value.value, cst.Name("lifetime"))
+    text = "use server.asgi_app(), which takes requests, and its lifespan()"
+    to.report(original, f"{code(original)}: {text}", True)
+    return updated

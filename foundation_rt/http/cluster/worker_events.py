@@ -263,13 +263,23 @@ class WorkerEvents:
 
 
 def _listen(path: Path) -> socket.socket:
-    opened = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    opened = bound_at(path, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    for each in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        with suppress(OSError):
+            opened.setsockopt(socket.SOL_SOCKET, each, _BUFFER_BYTES)
+    return opened
+
+
+def bound_at(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """Return a socket at a path, in the place of that of a worker that has died.
+
+    Raises:
+        UsageError: it cannot be there; says what to change.
+    """
+    opened = socket.socket(socket.AF_UNIX, kind)
     try:
-        opened.setblocking(False)
-        for each in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            with suppress(OSError):
-                opened.setsockopt(socket.SOL_SOCKET, each, _BUFFER_BYTES)
-        path.unlink(missing_ok=True)  # of a worker that has died
+        path.unlink(missing_ok=True)
         opened.bind(str(path))
     except OSError as error:
         opened.close()

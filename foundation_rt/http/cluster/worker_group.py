@@ -39,7 +39,7 @@ from attrs import define, evolve, field
 from ...errors import UsageError
 from .session_seal import IdSeal, SealedSession, WorkerName
 from .worker_connections import PUT_OFF, WorkerConnections
-from .worker_events import WorkerEvents
+from .worker_events import WorkerEvents, bound_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ...protocol.peer import Peer
     from ...protocol.principal import Principal
     from ..asgi import HttpRefusal, Scope
-    from .forwarding import Forwarded
+    from .request_routing import Forwarded
     from .worker_connections import Address
     from .worker_processes import WorkerPlace
     from .worker_registry_redis import WorkerRegistry
@@ -297,18 +297,8 @@ def _make_registry(
 
 
 def _listen_at_path(path: str) -> socket.socket:
-    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with suppress(FileNotFoundError):
-            Path(path).unlink()  # of a worker that has died
-        opened.bind(path)
-        opened.listen(_BACKLOG)
-    except OSError as error:
-        opened.close()
-        raise UsageError(
-            f"cannot listen at {path}: {error.strerror or error}; set TMPDIR to a folder of this"
-            " user with a short path"
-        ) from error
+    opened = bound_at(Path(path), socket.SOCK_STREAM)
+    opened.listen(_BACKLOG)
     return opened
 
 

@@ -24,7 +24,7 @@ from attrs import define, evolve, field
 
 from ...features.instruments import WORKER_LABEL, Durations, Family
 from ...features.metrics import rendered
-from .forwarding import encode_request
+from .request_routing import encode_request
 
 if TYPE_CHECKING:
     from ...features.metrics import Metrics

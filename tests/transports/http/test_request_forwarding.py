@@ -12,8 +12,12 @@ from typing import Any, cast
 import pytest
 
 from foundation_rt.http.asgi import HttpRefusal
-from foundation_rt.http.cluster.forwarding import Forwarded, encode_request, forward
-from foundation_rt.http.cluster.request_routing import RequestRouter
+from foundation_rt.http.cluster.request_routing import (
+    Forwarded,
+    RequestRouter,
+    encode_request,
+    forward,
+)
 from foundation_rt.http.cluster.worker_connections import (
     MAX_IDLE,
     PUT_OFF,
