@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
 
 from .names import CALLS, ArgumentRule
 from .source import code
+
+_CAPITAL = re.compile(r"([A-Z])")
 
 Report = Callable[[cst.CSTNode, str, bool], None]
 """Takes a node, a text, and whether a person has to decide."""
@@ -33,7 +36,7 @@ def rewrite(
     """
     kept: list[cst.Arg] = []
     for position, arg in enumerate(call.args):
-        name = None if arg.keyword is None else arg.keyword.value
+        name = None if arg.keyword is None else _as_ours(arg.keyword.value, rule)
         if arg.star:
             report(node, f"{what}: look at what {code(arg).strip(', ')} passes", True)
             kept.append(arg)
@@ -42,8 +45,10 @@ def rewrite(
             known = rule.positions[position]
             changes = known in rule.renames or position >= len(rule.positions)
             kept.append(keyword(rule.renames[known], arg.value) if changes else arg)
-        elif name is None or name in rule.keeps:
+        elif name is None:
             kept.append(arg)
+        elif name in rule.keeps:
+            kept.append(arg.with_changes(keyword=cst.Name(name)))
         elif name in rule.renames:
             kept.append(arg.with_changes(keyword=cst.Name(rule.renames[name])))
         elif name in rule.drops:
@@ -54,6 +59,12 @@ def rewrite(
             report(node, f"{what}: {name}={code(arg.value)[:60]}: {reason}", True)
             kept.append(arg)
     return tidy(kept, call.args)
+
+
+def _as_ours(name: str, rule: ArgumentRule) -> str:
+    """Return a name of the wire, such as `mimeType` or `_meta`, as ours, if that is known."""
+    ours = _CAPITAL.sub(r"_\1", name).lower().removeprefix("_")
+    return ours if ours in rule.keeps or ours in rule.renames else name
 
 
 def tidy(args: Sequence[cst.Arg], was: Sequence[cst.Arg]) -> list[cst.Arg]:
@@ -146,6 +157,6 @@ def hints(value: cst.BaseExpression, need: Callable[[str], str]) -> cst.BaseExpr
     for each in value.elements:
         if not isinstance(each, cst.DictElement) or not isinstance(each.key, cst.SimpleString):
             return value
-        name = str(each.key.evaluated_value)
+        name = _as_ours(str(each.key.evaluated_value), rule)
         args.append(keyword(rule.renames.get(name, name), each.value))
     return cst.Call(cst.Name(need("foundation_rt.ToolAnnotations")), args)

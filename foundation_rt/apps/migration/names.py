@@ -36,8 +36,12 @@ class ArgumentRule:
 
 
 _PRESENTATION = ("name", "title", "description", "icons", "meta")
-_WIRE = {"mimeType": "mime_type", "_meta": "meta"}
 _TYPE = {"type": ""}
+
+_ON_DUPLICATE = (
+    *("warn_on_duplicate_tools", "warn_on_duplicate_resources", "warn_on_duplicate_prompts"),
+    *("on_duplicate", "on_duplicate_tools", "on_duplicate_resources", "on_duplicate_prompts"),
+)
 
 SERVER = ArgumentRule(
     positions=("name", "instructions"),
@@ -51,13 +55,7 @@ SERVER = ArgumentRule(
         "stateless_http": "clients of every revision are served, with and without a session",
         "mask_error_details": "texts of exceptions are hidden unless tools.expose_error_details",
         "strict_input_validation": "arguments are always checked strictly",
-        "warn_on_duplicate_tools": "a name that is taken is always an error",
-        "warn_on_duplicate_resources": "a name that is taken is always an error",
-        "warn_on_duplicate_prompts": "a name that is taken is always an error",
-        "on_duplicate": "a name that is taken is always an error",
-        "on_duplicate_tools": "a name that is taken is always an error",
-        "on_duplicate_resources": "a name that is taken is always an error",
-        "on_duplicate_prompts": "a name that is taken is always an error",
+        **dict.fromkeys(_ON_DUPLICATE, "a name that is taken is always an error"),
         "include_fastmcp_meta": "",
         "dereference_schemas": "references in schemas stay, which clients read",
         "client_log_level": "each client sets its own level",
@@ -266,174 +264,6 @@ LOW_LEVEL_RESULTS = frozenset(
 )
 """Results of the wire that only handlers of a low-level server make."""
 
-NAMES: dict[str, str] = {
-    "FastMCP": "foundation_rt.Server",
-    "MCPServer": "foundation_rt.Server",
-    "Server": "foundation_rt.Server",
-    "Context": "foundation_rt.ToolContext",
-    "ServerRequestContext": "foundation_rt.ToolContext",
-    "RequestContext": "foundation_rt.ToolContext",
-    "Image": "foundation_rt.Image",
-    "Audio": "foundation_rt.Audio",
-    "Icon": "foundation_rt.Icon",
-    "ToolResult": "foundation_rt.ToolResult",
-    "ToolError": "foundation_rt.ToolError",
-    "ResourceError": "foundation_rt.ToolError",
-    "PromptError": "foundation_rt.ToolError",
-    "NotFoundError": "foundation_rt.ToolError",
-    "ResourceNotFoundError": "foundation_rt.ToolError",
-    "AuthorizationError": "foundation_rt.ToolError",
-    "ValidationError": "foundation_rt.ToolError",
-    "Message": "foundation_rt.PromptMessage",
-    "UserMessage": "foundation_rt.PromptMessage",
-    "AssistantMessage": "foundation_rt.PromptMessage",
-    "PromptMessage": "foundation_rt.PromptMessage",
-    "PromptResult": "foundation_rt.PromptResult",
-    "UrlElicitationRequiredError": "foundation_rt.UrlElicitationRequired",
-    "types.ElicitRequestURLParams": "foundation_rt.ElicitUrl",
-    "Depends": "foundation_rt.Depends",
-    "Resolve": "foundation_rt.Depends",
-    "AcceptedElicitation": "foundation_rt.ElicitResult",
-    "DeclinedElicitation": "foundation_rt.ElicitResult",
-    "CancelledElicitation": "foundation_rt.ElicitResult",
-    "ElicitationResult": "foundation_rt.ElicitResult",
-    "File": "foundation_rt.EmbeddedResource",
-    "McpError": "foundation_rt.ToolError",
-    "MCPError": "foundation_rt.ToolError",
-    "ReadResourceContents": "foundation_rt.TextContents",
-    "ResourceContent": "foundation_rt.TextContents",
-    "types.TextContent": "foundation_rt.Text",
-    "types.ImageContent": "foundation_rt.Image",
-    "types.AudioContent": "foundation_rt.Audio",
-    "types.EmbeddedResource": "foundation_rt.EmbeddedResource",
-    "types.ResourceLink": "foundation_rt.ResourceLink",
-    "types.TextResourceContents": "foundation_rt.TextContents",
-    "types.BlobResourceContents": "foundation_rt.BlobContents",
-    "types.Annotations": "foundation_rt.Annotations",
-    "types.ToolAnnotations": "foundation_rt.ToolAnnotations",
-    "types.CallToolResult": "foundation_rt.ToolResult",
-    "types.Tool": "foundation_rt.ToolDefinition",
-    "types.Prompt": "foundation_rt.PromptDefinition",
-    "types.PromptArgument": "foundation_rt.PromptArgument",
-    "types.PromptMessage": "foundation_rt.PromptMessage",
-    "types.GetPromptResult": "foundation_rt.PromptResult",
-    "types.Resource": "foundation_rt.ResourceDefinition",
-    "types.ResourceTemplate": "foundation_rt.ResourceTemplateDefinition",
-    "types.Icon": "foundation_rt.Icon",
-    "types.SamplingMessage": "foundation_rt.SamplingMessage",
-    "types.ModelPreferences": "foundation_rt.ModelPreferences",
-    "types.ContentBlock": "typing.Any",
-    "types.Completion": "foundation_rt.Completion",
-    "types.LoggingLevel": "builtins.str",
-    "types.ElicitResult": "foundation_rt.ElicitResult",
-    "TransportSecuritySettings": "builtins.dict",
-}
-"""Names that are replaced where they stand, by the last part of their full name."""
-
-CALLS: dict[str, ArgumentRule] = {
-    "types.TextContent": ArgumentRule(
-        keeps=("text", "annotations", "meta"), renames=_WIRE, drops=_TYPE
-    ),
-    "types.ImageContent": ArgumentRule(
-        keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
-    ),
-    "types.AudioContent": ArgumentRule(
-        keeps=("data", "annotations", "meta", "mime_type"), renames=_WIRE, drops=_TYPE
-    ),
-    "types.EmbeddedResource": ArgumentRule(
-        keeps=("annotations", "meta"), renames={**_WIRE, "resource": "contents"}, drops=_TYPE
-    ),
-    "types.ResourceLink": ArgumentRule(
-        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"),
-        renames=_WIRE,
-        drops=_TYPE,
-    ),
-    "types.TextResourceContents": ArgumentRule(
-        keeps=("uri", "text", "meta", "mime_type"), renames=_WIRE
-    ),
-    "types.BlobResourceContents": ArgumentRule(
-        keeps=("uri", "blob", "meta", "mime_type"), renames=_WIRE
-    ),
-    "types.Annotations": ArgumentRule(
-        keeps=("audience", "priority", "last_modified"), renames={"lastModified": "last_modified"}
-    ),
-    "types.ToolAnnotations": ArgumentRule(
-        keeps=("title",),
-        renames={
-            "readOnlyHint": "read_only",
-            "destructiveHint": "destructive",
-            "idempotentHint": "idempotent",
-            "openWorldHint": "open_world",
-            "read_only_hint": "read_only",
-            "destructive_hint": "destructive",
-            "idempotent_hint": "idempotent",
-            "open_world_hint": "open_world",
-        },
-    ),
-    "types.CallToolResult": ArgumentRule(
-        keeps=("content", "is_error", "meta"),
-        renames={
-            "_meta": "meta",
-            "isError": "is_error",
-            "structuredContent": "structured",
-            "structured_content": "structured",
-        },
-    ),
-    "ToolResult": ArgumentRule(
-        positions=("content", "structured_content", "meta"),
-        keeps=("content", "meta", "is_error"),
-        renames={"structured_content": "structured"},
-    ),
-    "types.Tool": ArgumentRule(
-        keeps=(*_PRESENTATION, "input_schema", "output_schema", "annotations"),
-        renames={"inputSchema": "input_schema", "outputSchema": "output_schema", "_meta": "meta"},
-        decides={"execution": 'give task="optional" where the tool is registered'},
-    ),
-    "types.Prompt": ArgumentRule(keeps=(*_PRESENTATION, "arguments"), renames=_WIRE),
-    "types.PromptArgument": ArgumentRule(keeps=("name", "description", "required", "title")),
-    "types.PromptMessage": ArgumentRule(keeps=("role", "content")),
-    "types.GetPromptResult": ArgumentRule(keeps=("description", "messages", "meta"), renames=_WIRE),
-    "types.Resource": ArgumentRule(
-        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"), renames=_WIRE
-    ),
-    "types.ResourceTemplate": ArgumentRule(
-        keeps=(*_PRESENTATION, "uri_template", "mime_type", "annotations"),
-        renames={**_WIRE, "uriTemplate": "uri_template"},
-    ),
-    "types.ElicitRequestURLParams": ArgumentRule(
-        keeps=("message", "url", "elicitation_id"),
-        renames={"elicitationId": "elicitation_id"},
-        drops={"mode": ""},
-    ),
-    "types.Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
-    "Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme"), renames=_WIRE),
-    "types.SamplingMessage": ArgumentRule(keeps=("role", "content", "meta"), renames=_WIRE),
-    "types.ModelPreferences": ArgumentRule(
-        keeps=("hints", "cost_priority", "speed_priority", "intelligence_priority"),
-        renames={
-            "costPriority": "cost_priority",
-            "speedPriority": "speed_priority",
-            "intelligencePriority": "intelligence_priority",
-        },
-    ),
-    "ReadResourceContents": ArgumentRule(
-        positions=("content", "mime_type"),
-        keeps=("uri", "mime_type", "meta"),
-        renames={"content": "text"},
-    ),
-    "types.Completion": ArgumentRule(
-        keeps=("values", "total", "has_more"), renames={"hasMore": "has_more"}
-    ),
-    "TransportSecuritySettings": ArgumentRule(
-        keeps=("allowed_hosts", "allowed_origins"),
-        drops={"enable_dns_rebinding_protection": "Host and Origin are always checked"},
-    ),
-    "PromptResult": ArgumentRule(
-        positions=("messages",), keeps=("messages", "description", "meta")
-    ),
-}
-"""The arguments of classes whose parameters have other names."""
-
 ELICITED = {
     "AcceptedElicitation": "accept",
     "DeclinedElicitation": "decline",
@@ -443,6 +273,136 @@ ELICITED = {
 
 PROTOCOL_ERRORS = frozenset({"McpError", "MCPError"})
 """Errors that take a code of JSON-RPC; a handler here raises an error of a tool."""
+
+TOOL_ERRORS = {
+    "ToolError": "INTERNAL",
+    "ResourceError": "INTERNAL",
+    "PromptError": "INTERNAL",
+    "NotFoundError": "NOT_FOUND",
+    "ResourceNotFoundError": "NOT_FOUND",
+    "AuthorizationError": "UNAUTHORIZED",
+    "ValidationError": "INVALID_ARGUMENT",
+}
+"""Errors that take a text alone, and their code here."""
+
+_SAME = "Server Image Audio Icon ToolResult PromptMessage PromptResult Depends"
+_SAME_TYPES = (
+    "EmbeddedResource ResourceLink Annotations ToolAnnotations PromptArgument "
+    "PromptMessage Icon SamplingMessage ModelPreferences Completion ElicitResult"
+)
+
+NAMES: dict[str, str] = {
+    **{name: f"foundation_rt.{name}" for name in _SAME.split()},
+    **{f"types.{name}": f"foundation_rt.{name}" for name in _SAME_TYPES.split()},
+    **dict.fromkeys((*TOOL_ERRORS, *PROTOCOL_ERRORS), "foundation_rt.ToolError"),
+    **dict.fromkeys(ELICITED, "foundation_rt.ElicitResult"),
+    "FastMCP": "foundation_rt.Server",
+    "MCPServer": "foundation_rt.Server",
+    "Context": "foundation_rt.ToolContext",
+    "ServerRequestContext": "foundation_rt.ToolContext",
+    "RequestContext": "foundation_rt.ToolContext",
+    "Message": "foundation_rt.PromptMessage",
+    "UserMessage": "foundation_rt.PromptMessage",
+    "AssistantMessage": "foundation_rt.PromptMessage",
+    "UrlElicitationRequiredError": "foundation_rt.UrlElicitationRequired",
+    "types.ElicitRequestURLParams": "foundation_rt.ElicitUrl",
+    "Resolve": "foundation_rt.Depends",
+    "ElicitationResult": "foundation_rt.ElicitResult",
+    "File": "foundation_rt.EmbeddedResource",
+    "ReadResourceContents": "foundation_rt.TextContents",
+    "ResourceContent": "foundation_rt.TextContents",
+    "types.TextContent": "foundation_rt.Text",
+    "types.ImageContent": "foundation_rt.Image",
+    "types.AudioContent": "foundation_rt.Audio",
+    "types.TextResourceContents": "foundation_rt.TextContents",
+    "types.BlobResourceContents": "foundation_rt.BlobContents",
+    "types.CallToolResult": "foundation_rt.ToolResult",
+    "types.Tool": "foundation_rt.ToolDefinition",
+    "types.Prompt": "foundation_rt.PromptDefinition",
+    "types.GetPromptResult": "foundation_rt.PromptResult",
+    "types.Resource": "foundation_rt.ResourceDefinition",
+    "types.ResourceTemplate": "foundation_rt.ResourceTemplateDefinition",
+    "types.ContentBlock": "typing.Any",
+    "types.LoggingLevel": "builtins.str",
+    "TransportSecuritySettings": "builtins.dict",
+}
+"""Names that are replaced where they stand, by the last part of their full name."""
+
+CALLS: dict[str, ArgumentRule] = {
+    "types.TextContent": ArgumentRule(keeps=("text", "annotations", "meta"), drops=_TYPE),
+    "types.ImageContent": ArgumentRule(
+        keeps=("data", "annotations", "meta", "mime_type"), drops=_TYPE
+    ),
+    "types.AudioContent": ArgumentRule(
+        keeps=("data", "annotations", "meta", "mime_type"), drops=_TYPE
+    ),
+    "types.EmbeddedResource": ArgumentRule(
+        keeps=("annotations", "meta"), renames={"resource": "contents"}, drops=_TYPE
+    ),
+    "types.ResourceLink": ArgumentRule(
+        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations"),
+        drops=_TYPE,
+    ),
+    "types.TextResourceContents": ArgumentRule(keeps=("uri", "text", "meta", "mime_type")),
+    "types.BlobResourceContents": ArgumentRule(keeps=("uri", "blob", "meta", "mime_type")),
+    "types.Annotations": ArgumentRule(keeps=("audience", "priority", "last_modified")),
+    "types.ToolAnnotations": ArgumentRule(
+        keeps=("title",),
+        renames={
+            "read_only_hint": "read_only",
+            "destructive_hint": "destructive",
+            "idempotent_hint": "idempotent",
+            "open_world_hint": "open_world",
+        },
+    ),
+    "types.CallToolResult": ArgumentRule(
+        keeps=("content", "is_error", "meta"),
+        renames={"structured_content": "structured"},
+    ),
+    "ToolResult": ArgumentRule(
+        positions=("content", "structured_content", "meta"),
+        keeps=("content", "meta", "is_error"),
+        renames={"structured_content": "structured"},
+    ),
+    "types.Tool": ArgumentRule(
+        keeps=(*_PRESENTATION, "input_schema", "output_schema", "annotations"),
+        decides={"execution": 'give task="optional" where the tool is registered'},
+    ),
+    "types.Prompt": ArgumentRule(keeps=(*_PRESENTATION, "arguments")),
+    "types.PromptArgument": ArgumentRule(keeps=("name", "description", "required", "title")),
+    "types.PromptMessage": ArgumentRule(keeps=("role", "content")),
+    "types.GetPromptResult": ArgumentRule(keeps=("description", "messages", "meta")),
+    "types.Resource": ArgumentRule(
+        keeps=(*_PRESENTATION, "uri", "mime_type", "size", "annotations")
+    ),
+    "types.ResourceTemplate": ArgumentRule(
+        keeps=(*_PRESENTATION, "uri_template", "mime_type", "annotations"),
+    ),
+    "types.ElicitRequestURLParams": ArgumentRule(
+        keeps=("message", "url", "elicitation_id"),
+        drops={"mode": ""},
+    ),
+    "types.Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme")),
+    "Icon": ArgumentRule(keeps=("src", "mime_type", "sizes", "theme")),
+    "types.SamplingMessage": ArgumentRule(keeps=("role", "content", "meta")),
+    "types.ModelPreferences": ArgumentRule(
+        keeps=("hints", "cost_priority", "speed_priority", "intelligence_priority"),
+    ),
+    "ReadResourceContents": ArgumentRule(
+        positions=("content", "mime_type"),
+        keeps=("uri", "mime_type", "meta"),
+        renames={"content": "text"},
+    ),
+    "types.Completion": ArgumentRule(keeps=("values", "total", "has_more")),
+    "TransportSecuritySettings": ArgumentRule(
+        keeps=("allowed_hosts", "allowed_origins"),
+        drops={"enable_dns_rebinding_protection": "Host and Origin are always checked"},
+    ),
+    "PromptResult": ArgumentRule(
+        positions=("messages",), keeps=("messages", "description", "meta")
+    ),
+}
+"""The arguments of classes, by our spelling: `mimeType` and `_meta` are read as ours are."""
 
 ERROR_CODES = {
     "types.INVALID_PARAMS": "INVALID_ARGUMENT",
@@ -461,17 +421,6 @@ REVISIONS = {
     "OLDEST_SUPPORTED_VERSION": '"2024-11-05"',
 }
 """Constants of revisions, written out; those of all that a library supports are left."""
-
-TOOL_ERRORS = {
-    "ToolError": "INTERNAL",
-    "ResourceError": "INTERNAL",
-    "PromptError": "INTERNAL",
-    "NotFoundError": "NOT_FOUND",
-    "ResourceNotFoundError": "NOT_FOUND",
-    "AuthorizationError": "UNAUTHORIZED",
-    "ValidationError": "INVALID_ARGUMENT",
-}
-"""Errors that take a text alone, and their code here."""
 
 CONTEXT_ATTRIBUTES = {
     "lifespan_context": "state",
