@@ -312,10 +312,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _await_head(self) -> None:
         if self._head_timer is None:
             seconds = self._limits.header_timeout_ms / 1000
-            self._head_timer = self.loop.call_later(seconds, self._head_is_late)
-
-    def _head_is_late(self) -> None:
-        self.transport.abort()
+            self._head_timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

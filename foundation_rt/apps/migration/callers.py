@@ -13,7 +13,7 @@ from typing import Any
 import libcst as cst
 from attrs import evolve
 
-from .source import MigratedFile, code
+from .source import MigratedFile, code, with_names
 
 _RUNS = {"asyncio.run": "asyncio", "anyio.run": "anyio"}
 
@@ -139,8 +139,4 @@ class _Without(cst.CSTTransformer):
         self._module = module
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
-        names = [each for each in updated_node.names if code(each.name) != self._module]
-        if not names:
-            return cst.RemoveFromParent()
-        names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return updated_node.with_changes(names=names)
+        return with_names(updated_node, lambda each: code(each.name) != self._module)

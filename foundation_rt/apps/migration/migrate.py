@@ -29,6 +29,7 @@ from .source import (
     SourceFacts,
     SourceReader,
     code,
+    with_names,
 )
 
 _SCRIPT = re.compile(r"^# /// script\n(?:#.*\n)+?# ///$", re.MULTILINE)
@@ -80,12 +81,8 @@ def migrate_source(text: str) -> MigratedFile:
     changed = changed.visit(LazyImports(changed, by_hand.taken))
     new_text = _SCRIPT.sub(_script, changed.code)
     findings = {*by_hand.findings, *rewriter.findings}
-    findings |= {_finding(full, line) for full, line in left}
+    findings |= {Finding(line, f"{full}: {advice(full)}", True) for full, line in left}
     return MigratedFile(new_text, libraries, tuple(sorted(findings)), rewriter.servers)
-
-
-def _finding(full: str, line: int) -> Finding:
-    return Finding(line, f"{full}: {advice(full)}", True)
 
 
 def _left(used: Set[str], rewriter: Rewriter) -> set[tuple[str, int]]:
@@ -131,12 +128,7 @@ class _Imports(cst.CSTTransformer):
         return self._kept(updated_node, "")
 
     def _kept(self, node: cst.Import | cst.ImportFrom, prefix: str) -> Any:
-        assert not isinstance(node.names, cst.ImportStar)
-        names = [each for each in node.names if self._is_used(prefix + code(each.name))]
-        if not names:
-            return cst.RemoveFromParent()
-        names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return node.with_changes(names=names) if len(names) < len(node.names) else node
+        return with_names(node, lambda each: self._is_used(prefix + code(each.name)))
 
     def _is_used(self, full: str) -> bool:
         if full.partition(".")[0] not in LIBRARIES:
@@ -310,7 +302,7 @@ class LazyImports(cst.CSTTransformer):
     def __init__(self, tree: cst.Module, stay: Set[str]) -> None:
         super().__init__()
         self._depth = 0
-        uses = _Uses(_has_deferred_annotations(tree))
+        uses = _Uses("from __future__ import annotations" in tree.code)
         tree.visit(uses)
         self._movable = {
             name: line
@@ -325,12 +317,9 @@ class LazyImports(cst.CSTTransformer):
         if self._depth or len(original_node.body) != 1 or not _is_other(only):
             return updated_node
         assert isinstance(only, cst.Import | cst.ImportFrom)
-        assert not isinstance(only.names, cst.ImportStar)
-        kept = [each for each in only.names if _local(each) not in self._movable]
-        if not kept:
-            return cst.RemoveFromParent()
-        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return updated_node.with_changes(body=[only.with_changes(names=kept)])
+        kept = with_names(only, lambda each: _local(each) not in self._movable)
+        is_gone = isinstance(kept, cst.RemovalSentinel)
+        return kept if is_gone else updated_node.with_changes(body=[kept])
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._depth += 1
@@ -386,10 +375,6 @@ class _Uses(cst.CSTVisitor):
 
     def visit_Name(self, node: cst.Name) -> None:
         (self.in_functions if self._depth else self.at_import).add(node.value)
-
-
-def _has_deferred_annotations(tree: cst.Module) -> bool:
-    return "from __future__ import annotations" in tree.code
 
 
 def _is_other(node: cst.BaseSmallStatement) -> bool:

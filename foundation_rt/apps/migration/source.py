@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import libcst as cst
 from attrs import define, field, frozen
@@ -144,6 +145,18 @@ class SourceFacts:
 def is_roots_of_session(node: cst.BaseExpression) -> bool:
     """Return whether a session is asked for its roots, of which the result has a list."""
     return isinstance(node, cst.Call) and code(node.func).endswith("session.list_roots")
+
+
+def with_names(node: cst.Import | cst.ImportFrom, keeps: Callable[[cst.ImportAlias], bool]) -> Any:
+    """Return an import of the names that `keeps` accepts; remove one without any."""
+    assert not isinstance(node.names, cst.ImportStar)
+    names = [each for each in node.names if keeps(each)]
+    if not names:
+        return cst.RemoveFromParent()
+    if len(names) == len(node.names):
+        return node
+    names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(names=names)
 
 
 class NameResolver:

@@ -31,8 +31,22 @@ if TYPE_CHECKING:
 _CODES = frozenset(ErrorCode)
 
 
+class WireResult(Shown):
+    """A result that keeps what came."""
+
+    __slots__ = ()
+
+    wire: Mapping[str, Any]
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the result; empty if it has none."""
+        meta = self.wire.get("_meta")
+        return meta if type(meta) is dict else {}
+
+
 @define(eq=False, repr=False)
-class CallResult(Shown):
+class CallResult(WireResult):
     """The result of a tool.
 
     Attributes:
@@ -122,11 +136,6 @@ class CallResult(Shown):
         return len(texts) == len(self._blocks) and is_wrapped(self.structured, texts)
 
     @property
-    def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the result; empty if it has none."""
-        return _meta(self.wire)
-
-    @property
     def run_id(self) -> str | None:
         """The server's id of this run, where it tells it: foundation-rt does of a failed one."""
         error = self.error
@@ -199,7 +208,7 @@ class CallResult(Shown):
 
 
 @frozen(eq=False, repr=False)
-class ReadResult(Shown):
+class ReadResult(WireResult):
     """The contents of a resource.
 
     Attributes:
@@ -222,11 +231,6 @@ class ReadResult(Shown):
         _check_frame(wire, RESOURCES_READ)
         return cls(wire, tuple(map(read_contents, _array(wire, "contents", RESOURCES_READ))))
 
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the result; empty if it has none."""
-        return _meta(self.wire)
-
 
 @frozen
 class ReceivedPromptMessage:
@@ -241,7 +245,7 @@ class ReceivedPromptMessage:
 
 
 @frozen(eq=False, repr=False)
-class GetPromptResult(Shown):
+class GetPromptResult(WireResult):
     """A prompt, filled in.
 
     Attributes:
@@ -265,14 +269,9 @@ class GetPromptResult(Shown):
         description = wire.get("description")
         return cls(wire, messages, description if type(description) is str else None)
 
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the result; empty if it has none."""
-        return _meta(self.wire)
-
 
 @frozen(eq=False, repr=False)
-class CompletionResult(Shown):
+class CompletionResult(WireResult):
     """The completions of an argument.
 
     Attributes:
@@ -334,11 +333,6 @@ def _array(wire: dict[str, Any], name: str, method: str) -> list[Any]:
     if type(value) is not list:
         raise InvalidResponseError(f"{name} in the result of {method} is not an array")
     return value
-
-
-def _meta(wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = wire.get("_meta")
-    return meta if type(meta) is dict else {}
 
 
 def _message(wire: Any) -> ReceivedPromptMessage:

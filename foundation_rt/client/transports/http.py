@@ -166,10 +166,7 @@ class HttpTransport:
             self._requests[message.request_id] = task
             if message.method != SUBSCRIPTIONS_LISTEN:  # it lasts as long as the session
                 self._admission.take()
-                task.add_done_callback(self._admitted)
-
-    def _admitted(self, task: asyncio.Task[None]) -> None:
-        self._admission.give_back()
+                task.add_done_callback(lambda _: self._admission.give_back())
 
     def forget(self, request_id: str) -> None:
         """Close the exchange of a request, which cancels it in the stateless mode."""

@@ -57,7 +57,7 @@ def split_url(url: str) -> SplitResult:
 def describe(url: str) -> str:
     """Return a URL for people: without user, password, query and fragment."""
     parts = split_url(url)
-    return f"{parts.scheme}://{_authority(parts)}{parts.path or '/'}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path or '/'}"
 
 
 def same_origin(url: str, other: str) -> bool:
@@ -171,11 +171,6 @@ def read_retry_after(value: str | None, now: float) -> float | None:
 
 def _encoded(text: str) -> bytes:
     return encode_header_value(text).encode("ascii")
-
-
-def _authority(parts: SplitResult) -> str:
-    """Return host and port as the URL has them."""
-    return parts.netloc.rpartition("@")[2]
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int]:

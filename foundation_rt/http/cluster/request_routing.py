@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -200,7 +201,8 @@ class RequestRouter:
         params = message.params if type(message) is Request else None
         if task_id is None or not is_stateless(request.head, params):
             return None
-        return await self._take(request, body, lambda: self._find_task(request, task_id))
+        find = partial(self.group.find_task, task_id, request.scope)
+        return await self._take(request, body, find)
 
     async def take(self, request: HttpRequest, body: bytes = b"") -> Taken | None:
         """Take a request for a session; return None if it is to be handled here."""
@@ -272,9 +274,6 @@ class RequestRouter:
             return found
         # Another request for it may have restored it meanwhile.
         return None if session_id in self._sessions else self._restore(request, session_id, found)
-
-    async def _find_task(self, request: HttpRequest, task_id: str) -> Address | None:
-        return await self.group.find_task(task_id, request.scope)
 
 
 def _task_of(message: Message) -> str | None:

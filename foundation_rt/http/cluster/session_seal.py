@@ -96,10 +96,10 @@ class IdSeal:
         named = [owner.group, owner.slot]
         if peer is not None:
             described = [peer.revision.name, peer.name, peer.version, _declared(peer)]
-            sealed = self._seal(dumps([*named, *described]), bound)
+            sealed = self._sealing.seal(dumps([*named, *described]), bound)
             if len(sealed) <= MAX_ID_LENGTH:
                 return sealed
-        return self._seal(dumps(named), bound)
+        return self._sealing.seal(dumps(named), bound)
 
     def read_session(self, session_id: str, principal: Principal | None) -> SealedSession | None:
         """Return the content of an id; None if it was not sealed for `principal` with this key."""
@@ -112,7 +112,7 @@ class IdSeal:
 
     def task_id(self, owner: WorkerName) -> str:
         """Return the id of a new task (TASK-10)."""
-        return f"{token_urlsafe()}.{self._seal(dumps([owner.group, owner.slot]), _TASK)}"
+        return f"{token_urlsafe()}.{self._sealing.seal(dumps([owner.group, owner.slot]), _TASK)}"
 
     def read_task(self, task_id: str) -> WorkerName | None:
         """Return the worker that made a task; None if none with this key did."""
@@ -123,7 +123,7 @@ class IdSeal:
 
     def seal_events(self, announcements: bytes) -> bytes:
         """Return a list of announcements, as JSON, sealed for other workers (SUB-18)."""
-        return self._seal(announcements, _EVENTS).encode()
+        return self._sealing.seal(announcements, _EVENTS).encode()
 
     def read_events(self, message: str) -> list[Any] | None:
         """Return the announcements of a message; None if it was not sealed with this key."""
@@ -133,9 +133,6 @@ class IdSeal:
     def channel(self) -> str:
         """The name of the channel of all workers with this key, from which the key is not found."""
         return hmac.digest(bytes.fromhex(self._state_key), _CHANNEL_PURPOSE, "sha256").hex()
-
-    def _seal(self, content: bytes, bound: bytes) -> str:
-        return self._sealing.seal(content, bound)
 
     def _open(self, text: str, bound: bytes) -> list[Any] | None:
         content = self._sealing.open(text, bound)
