@@ -129,9 +129,7 @@ def _list(line: CommandLine, output: Output) -> int:
     if is_whole:
         data["agents"] = [show_agent(each) for each in found]
         page += _agents_page(found, now_ms)
-    page += _requests_page(records, now_ms)
-    if following is not None:
-        page.append(Paragraph(f"There may be more: --after {following}"))
+    page += [*_requests_page(records, now_ms), *_more(following)]
     return output.result(data, page)
 
 
@@ -174,7 +172,7 @@ def _show(line: CommandLine, output: Output) -> int:
 def _cancel(line: CommandLine, output: Output) -> int:
     ids = _ids(line)
     reason = _reason(line)
-    question = f"Cancel {_counted(ids)}?"
+    question = f"Cancel {_counted(ids, 'request')}?"
     return _change(line, output, question, ids, lambda ledger: ledger.operator.cancel(ids, reason))
 
 
@@ -183,14 +181,12 @@ def _requeue(line: CommandLine, output: Output) -> int:
     reason = _reason(line)
     if reason is None:
         raise CommandLineError("requeue needs --reason TEXT, for the audit record")
-    question = f"Have {_counted(ids)} executed again?"
-    return _change(
-        line,
-        output,
-        question,
-        ids,
-        lambda ledger: ledger.operator.requeue(ids, reason, ledger.ttl_ms),
-    )
+    question = f"Have {_counted(ids, 'request')} executed again?"
+
+    def requeue(ledger: _Ledger) -> Awaitable[list[Changed]]:
+        return ledger.operator.requeue(ids, reason, ledger.ttl_ms)
+
+    return _change(line, output, question, ids, requeue)
 
 
 def _ids(line: CommandLine) -> list[str]:
@@ -207,8 +203,8 @@ def _reason(line: CommandLine) -> str | None:
     return reason
 
 
-def _counted(ids: Sequence[str]) -> str:
-    return f"request {ids[0]}" if len(ids) == 1 else f"{len(ids)} requests"
+def _counted(names: Sequence[str], kind: str) -> str:
+    return f"{kind} {names[0]}" if len(names) == 1 else f"{len(names)} {kind}s"
 
 
 def _change(
@@ -278,9 +274,7 @@ def _schedules(line: CommandLine, output: Output) -> int:
         )
         for each in found
     ]
-    page: list[Part] = [Heading("SCHEDULES", str(len(found))), Table(rows, has_head=True)]
-    if following is not None:
-        page.append(Paragraph(f"There may be more: --after {following}"))
+    page = [Heading("SCHEDULES", str(len(found))), Table(rows, has_head=True), *_more(following)]
     return output.result(data, page)
 
 
@@ -288,8 +282,7 @@ def _unschedule(line: CommandLine, output: Output) -> int:
     from ..agents.ledger.operator import NO_SCHEDULE
 
     names, reason = _ids(line), _reason(line)
-    what = f"schedule {names[0]}" if len(names) == 1 else f"{len(names)} schedules"
-    if not _is_agreed(line, output, f"Remove {what}?"):
+    if not _is_agreed(line, output, f"Remove {_counted(names, 'schedule')}?"):
         return _REFUSED_EXIT
     answers = _at_ledger(line, lambda ledger: ledger.operator.unschedule(names, reason))
     refusals = [None if was_there else NO_SCHEDULE for was_there in answers]
@@ -343,6 +336,11 @@ def _requests_page(records: Sequence[RequestRecord], now_ms: int) -> Page:
         age = _age(now_ms - each.created_at_ms)
         rows.append((each.request_id, each.target_agent_id, str(each.state), age, error))
     return [Heading("REQUESTS", str(len(records))), Table(rows, has_head=True)]
+
+
+def _more(following: str | None) -> Page:
+    """Return how the next page is asked for, if there may be one."""
+    return [] if following is None else [Paragraph(f"There may be more: --after {following}")]
 
 
 def _age(ms: int) -> str:

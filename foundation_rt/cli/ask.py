@@ -81,12 +81,9 @@ def _parts(line: CommandLine) -> HostParts:
     from ..apps.host.settings import SECTION, HostSettings
     from ..apps.host.starting import HostOptions, read_parts
     from .demo_tools import showing_server
+    from .host import chat_settings
 
-    settings: dict[str, Any] = {}
-    if "--servers" in line.options:
-        settings["servers"] = line.option("--servers")
-    if "--yes" in line.options:
-        settings["approve_all"] = True
+    settings = chat_settings(line)
     options = HostOptions(
         overrides={"host": settings} if settings else {},
         config=line.option("--config"),

@@ -145,16 +145,19 @@ def _overrides(line: CommandLine) -> dict[str, dict[str, Any]]:
     http, port = http_settings(line), line.number("--port")
     if port is not None:
         http["port"] = port
-    given = {"servers": line.option("--servers"), "store": line.option("--store")}
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if "--yes" in line.options:
-        settings["approve_all"] = True
     lock = line.option("--lock")
     if lock is not None and "--gateway" not in line.options:
         raise CommandLineError("--lock goes with --gateway")
     gateway = {} if lock is None else {"lock": lock}
-    sections = (("http", http), ("host", settings), ("gateway", gateway))
+    sections = (("http", http), ("host", chat_settings(line)), ("gateway", gateway))
     return {name: values for name, values in sections if values}
+
+
+def chat_settings(line: CommandLine) -> dict[str, Any]:
+    """Return the settings of the section `host` that the command line names."""
+    given = {"servers": line.option("--servers"), "store": line.option("--store")}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return {**settings, "approve_all": True} if "--yes" in line.options else settings
 
 
 def _refuse_wrong_workers(line: CommandLine) -> None:
