@@ -12,7 +12,7 @@ DEMO_INSTALLED := $(VENV)/.demo-installed
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
-SLOW := tests/interop tests/host/page tests/dev/page tests/test_site.py
+SLOW := tests/bench tests/interop tests/host/page tests/dev/page tests/test_site.py tests/test_types.py
 
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,7 +67,8 @@ $(DEMO_INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,jsonschema]'
 	@touch $@
 
-# What a developer runs: few random cases, without the tests of pages and of programs by others.
+# What a developer runs: few random cases, without the tests of pages, of benchmarks and of programs by others
+# (servers, clients, type checkers).
 test: $(INSTALLED)
 	$(COMPILE)
 	$(PYTEST) $(addprefix --ignore=,$(SLOW))

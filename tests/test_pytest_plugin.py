@@ -78,27 +78,24 @@ def test_marker_names_the_server_beside_the_test_or_is_given_it(folder: Path) ->
 
 
 @pytest.mark.rule("EMBED-09")
-@pytest.mark.parametrize(
-    ("ini", "message"),
-    [
-        ("[pytest]\n", "mcp_client needs a server: mcp_server = FILE.py"),
-        ("[pytest]\nmcp_server = absent.py\n", "there is no file"),
-        ("[pytest]\nmcp_server = other/json.py\n", "another module json is imported"),
-    ],
-)
-def test_server_that_is_not_there_is_named(folder: Path, ini: str, message: str) -> None:
-    (folder / "pytest.ini").write_text(ini)
-    (folder / "other").mkdir()
-    (folder / "other" / "json.py").write_text(SERVER)
-    printed = run(folder, "import json\n\n\ndef test_order(mcp_client):\n    pass\n")
-    assert message in printed and "1 error" in printed
-
-
-@pytest.mark.rule("EMBED-09")
-def test_marker_takes_the_server_alone(folder: Path) -> None:
-    mark = "import pytest\n\n\n@pytest.mark.mcp_server('../shop.py', extensions={})\n"
-    printed = run(folder, f"{mark}def test_order(mcp_client):\n    pass\n")
-    assert "the marker mcp_server takes the server alone" in printed and "1 error" in printed
+def test_server_that_is_not_there_is_named(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "json.py").write_text(SERVER)
+    problems = {
+        "": "mcp_client needs a server: mcp_server = FILE.py",
+        "@pytest.mark.mcp_server('absent.py')": "there is no file",
+        "@pytest.mark.mcp_server('json.py')": "another module json is imported",
+        "@pytest.mark.mcp_server('../shop.py', extensions={})": "takes the server alone",
+    }
+    tests = (
+        f"{mark}\ndef test_order_{number}(mcp_client):\n    pass\n\n\n"
+        for number, mark in enumerate(problems)
+    )
+    printed = run(folder, "import json\nimport pytest\n\n\n" + "".join(tests))
+    assert "4 errors" in printed
+    for message in problems.values():
+        assert message in printed
 
 
 @pytest.mark.rule("EMBED-08")

@@ -135,6 +135,8 @@ def _assigned_name(statement: ast.stmt) -> str:
 
 
 def _is_rule_mark(function: ast.expr) -> bool:
+    if not isinstance(function, ast.Attribute) or function.attr != "rule":
+        return False
     return ast.unparse(function) in ("pytest.mark.rule", "mark.rule")
 
 

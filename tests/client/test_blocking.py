@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from foundation_rt.client.blocking import BlockingClient, LoopThread, connect
 from foundation_rt.errors import UsageError
 from tests.support.leaks import ResourceSnapshot
 from tests.support.recording_receiver import has_vanished, living
+from tests.support.sizes import cases
 
 PATIENCE = 60.0
 NAME = "foundation-rt-client"
@@ -220,7 +222,16 @@ def interrupt_when(condition: threading.Event) -> threading.Thread:
     return thread
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C interrupt, even where `make test &` has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.rule("BLOCK-03")
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_thread_cancels_its_call(
     harness: BlockingHarness, client: BlockingClient
 ) -> None:
@@ -272,6 +283,7 @@ def stubborn(folder: Path, grace: float) -> StdioServer:
 
 
 @pytest.mark.rule("BLOCK-04")
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_close_kills_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,32 +431,36 @@ print(client.call("echo", {{"message": "hi"}}).text, flush=True)
 {ending}
 """
 POLITE = """echo $$ >"$1"; exec "$2" -m foundation_rt serve"""
+COMMANDS = {"stubborn": STUBBORN, "polite": POLITE}
+
+ENDINGS = {
+    "": 0,
+    "sys.exit(3)": 3,
+    "raise KeyboardInterrupt": -signal.SIGINT,
+    "changes = client.subscribe('note://a')": 0,
+    "threading.Thread(target=client.ping, daemon=True).start()": 0,
+    "from foundation_rt.client import blocking; blocking._AT_EXIT = 0.0": 0,
+}
 
 
 @pytest.mark.rule("BLOCK-05")
-@pytest.mark.parametrize("command", [POLITE, STUBBORN], ids=["polite", "stubborn"])
 @pytest.mark.parametrize(
-    ("ending", "code"),
-    [
-        ("", 0),
-        ("sys.exit(3)", 3),
-        ("raise KeyboardInterrupt", -signal.SIGINT),
-        ("changes = client.subscribe('note://a')", 0),
-        ("threading.Thread(target=client.ping, daemon=True).start()", 0),
-        ("from foundation_rt.client import blocking; blocking._AT_EXIT = 0.0", 0),
-    ],
-    ids=["end", "exit", "interrupted", "subscribed", "busy", "impatient"],
+    ("command", "ending"),
+    cases(
+        [*zip(cycle(COMMANDS), ENDINGS, strict=False)],
+        [*product(COMMANDS, ENDINGS)],
+    ),
 )
 def test_at_the_interpreters_end_no_process_is_left(
-    tmp_path: Path, command: str, ending: str, code: int
+    tmp_path: Path, command: str, ending: str
 ) -> None:
     number = tmp_path / "number"
-    arguments = ["-c", command, "sh", str(number), sys.executable]
+    arguments = ["-c", COMMANDS[command], "sh", str(number), sys.executable]
     script = SCRIPT.format(root=str(ROOT), arguments=arguments, ending=ending)
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE
     )
-    assert ended.returncode == code, ended.stderr
+    assert ended.returncode == ENDINGS[ending], ended.stderr
     assert "hi" in ended.stdout
     group = int(number.read_text())
     assert has_vanished(group)

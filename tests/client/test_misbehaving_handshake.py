@@ -14,8 +14,8 @@ import pytest
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import ResourceSnapshot, tasks
+from tests.support.misbehaving_clients import ONCE
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
 from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
@@ -92,8 +92,7 @@ def server(harness: MisbehavingHarness) -> StdioServer:
 async def outcome(harness: MisbehavingHarness, **options: Any) -> Outcome:
     """Return the error of connecting and calling, without retries."""
     try:
-        once = RetryPolicy(max_attempts=1)
-        async with connect(server(harness), retries=once, **options) as client:
+        async with connect(server(harness), retries=ONCE, **options) as client:
             return await client.call("play", {"nonce": "mine"})
     except MCPError as error:
         return error
@@ -118,12 +117,16 @@ def everywhere(acts: list[Act], **options: Any) -> dict[tuple[str, str], Outcome
     ResourceSnapshot.now().must_equal(before)
     for where, harness in stages.items():
         with harness:
-            end = ends[where]
-            if isinstance(end, MCPError):
-                assert harness.nonces() == [] or end.may_have_run, where
-            else:
-                assert (end.text, harness.nonces()) == ("mine", ["mine"]), where
+            must_be_consistent(ends[where], harness.nonces(), where)
     return ends
+
+
+def must_be_consistent(end: Outcome, nonces: list[str], where: object) -> None:
+    """See that an error admits whatever has run, and that only the own result is taken for one."""
+    if isinstance(end, MCPError):
+        assert nonces == [] or end.may_have_run, where
+    else:
+        assert (end.text, nonces) == ("mine", ["mine"]), where
 
 
 @pytest.mark.parametrize("acts", ENDS.values(), ids=ENDS)
@@ -147,13 +150,34 @@ def test_a_server_that_hangs_at_any_point_of_the_handshake(acts: list[Act]) -> N
             assert not end.may_have_run
 
 
-@pytest.mark.parametrize("acts", NONSENSE.values(), ids=NONSENSE)
-def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list[Act]) -> None:
-    ends = everywhere(acts, timeout=0.6, connect_timeout=0.6, probe_timeout=0.1)
-    for where, end in ends.items():
-        if where[1] in ("initialize", "tools/list"):
-            assert isinstance(end, MCPError), where
+@pytest.mark.parametrize("point", [(each, at) for each in POINTS for at in POINTS[each]])
+def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(
+    point: tuple[str, str],
+) -> None:
+    """Without a process: a message is as wrong over any transport."""
+    for name, acts in NONSENSE.items():
+        harness = MemoryHarness(point[0])
+        harness.play({point[1]: acts})
+        end = in_memory(harness, timeout=5, connect_timeout=5, probe_timeout=1)
+        must_be_consistent(end, harness.nonces(), name)
+        if point[1] in ("initialize", "tools/list"):
+            assert isinstance(end, MCPError), name
             assert not end.may_have_run
+
+
+def in_memory(harness: MemoryHarness, **options: Any) -> Outcome:
+    """Return the error of connecting and calling, without retries, in virtual time."""
+    ends: list[Outcome] = []
+
+    async def scenario(clock: ManualClock) -> None:
+        try:
+            async with Client(harness.make_transport, ClientOptions(retries=ONCE, **options)) as it:
+                ends.append(await it.call("play", {"nonce": "mine"}))
+        except MCPError as error:
+            ends.append(error)
+
+    run_virtual(scenario)
+    return ends[0]
 
 
 @pytest.mark.rule("CLIENT-37")
@@ -175,12 +199,9 @@ def test_a_server_that_ends_for_the_probe_is_not_probed_again(
     harness = MemoryHarness(HANDSHAKE, has_exchanges)
     harness.play({"server/discover": acts})
 
-    async def scenario(clock: ManualClock) -> None:
-        options = ClientOptions(retries=RetryPolicy(max_attempts=1))
-        async with Client(harness.make_transport, options) as client:
-            assert (await client.call("play", {"nonce": "mine"})).text == "mine"
-
-    run_virtual(scenario)
+    end = in_memory(harness)
+    assert isinstance(end, CallResult)
+    assert end.text == "mine"
     methods = [each["method"] for each in harness.events("message")]
     assert methods.count("server/discover") == 1
     assert len(harness.transports) == 2

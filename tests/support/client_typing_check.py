@@ -71,6 +71,8 @@ async def use() -> None:
         result = await client.call("forecast", {"city": "Oslo"}, timeout=5, correlation_id="c")
         assert_type(result, CallResult)
         assert_type(result.is_error, bool)
+        assert_type(result.value(), Any)
+        assert_type(result.text, str)
         assert_type(await client.list_tools(), tuple[ToolSchema, ...])
         assert_type(await client.get_tool_schema("forecast"), ToolSchema)
         assert_type(await client.list_resources(), tuple[Resource, ...])
@@ -94,6 +96,7 @@ async def use() -> None:
             async for uri in changes:
                 assert_type(uri, str)
         await client.call(5)  # type: ignore[arg-type]
+        await client.call("forecast", city="Oslo")  # type: ignore[call-arg]
         await client.call("forecast", ["Oslo"])  # type: ignore[arg-type]
         await client.call("forecast", {}, on_progress=5)  # type: ignore[arg-type]
         await client.get_prompt("review", {"depth": 1})  # type: ignore[dict-item]
@@ -110,6 +113,7 @@ connect(Path("server.py"))
 connect({"mcpServers": {"a": {"command": "some-server"}}})
 blocking.connect("some-server", env={"A": "b"}, cwd="/")
 connect("some-server", require=["resources"], roots=["file:///a"], retries=RetryPolicy())
+assert_type(blocking.connect("some-server").call("forecast", {"city": "Oslo"}), CallResult)
 connect("some-server", timeout="5")  # type: ignore[arg-type]
 connect("some-server", timeuot=5)  # type: ignore[call-arg]
 connect("some-server", sampling=fill_in)  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ async def use() -> None:
     async with TestClient(server) as client:
         assert_type(client, TestClient)
         assert_type(await client.list_tools(), list[dict[str, Any]])
-        await client.call("forecast", city="Oslo")
+        assert_type(await client.call("forecast", city="Oslo"), Any)
 
 
 class Guest(TypedDict):

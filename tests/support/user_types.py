@@ -5,29 +5,24 @@ Each `type: ignore` marks a wrong use. Where a checker would let it pass, the ma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict, assert_type
+from typing import Annotated, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel
 
 from foundation_rt import (
     Constraints,
-    Depends,
     ElicitResult,
     Image,
     ModelPreferences,
     Principal,
-    PromptMessage,
     SampleResult,
     Server,
     Text,
     ToolContext,
-    ToolResult,
     ToolUse,
 )
-from foundation_rt.client import CallResult, Client, ReadResult, ToolSchema, blocking, connect
-from foundation_rt.testing import TestClient
 
 
 @dataclass
@@ -84,31 +79,6 @@ async def call_it(ctx: ToolContext[State]) -> None:
 server.tool(visible=5)  # type: ignore[call-overload]
 
 
-# -- dependencies --------------------------------------------------------------------------------
-
-
-def rows(ctx: ToolContext[State]) -> Iterator[Rows]:
-    yield {"columns": [ctx.state.greeting]}
-
-
-async def guest(rows: Annotated[Rows, Depends(rows)]) -> Guest:
-    return Guest(name=rows["columns"][0])
-
-
-@server.tool
-async def depends(
-    found: Annotated[Guest, Depends(guest)],
-    default: Rows = Depends(rows),
-) -> ToolResult:
-    assert_type(found, Guest)
-    assert_type(default, Rows)
-    return ToolResult([Text(found.name)], structured={"columns": default["columns"]})
-
-
-Depends("guest")  # type: ignore[arg-type]
-server.dependency_overrides[guest] = lambda: Guest(name="Bob")
-
-
 # -- questions -----------------------------------------------------------------------------------
 
 
@@ -140,42 +110,3 @@ async def ask(ctx: ToolContext) -> str:
     await ctx.info("asked", guest=answer.content.name)
     await ctx.report_progress(1, 2, "half")
     return said.text
-
-
-# -- resources and prompts -----------------------------------------------------------------------
-
-
-@server.resource("guests://{name}")
-async def resource(name: str) -> bytes | str:
-    return name
-
-
-@server.prompt
-def prompt(name: str) -> list[PromptMessage]:
-    return [PromptMessage("user", name)]
-
-
-assert_type(prompt("Ann"), list[PromptMessage])
-
-
-# -- clients -------------------------------------------------------------------------------------
-
-
-async def use(target: Server | str) -> None:
-    async with connect(target) as client:
-        assert_type(client, Client)
-        assert_type(await client.list_tools(), tuple[ToolSchema, ...])
-        result = await client.call("plain", {"city": "Oslo"})
-        assert_type(result, CallResult)
-        assert_type(result.value(), Any)
-        assert_type(result.text, str)
-        assert_type(await client.read_resource("guests://Ann"), ReadResult)
-        await client.call("plain", city="Oslo")  # type: ignore[call-arg]
-    async with TestClient(server) as local:
-        assert_type(await local.call("plain", city="Oslo"), Any)
-        assert_type(await local.list_tools(), list[dict[str, Any]])
-
-
-def use_without_asyncio() -> None:
-    with blocking.connect("uvx some-server") as client:
-        assert_type(client.call("plain", {"city": "Oslo"}), CallResult)
