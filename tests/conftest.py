@@ -17,6 +17,7 @@ from hypothesis.internal.conjecture import providers
 from foundation_rt.base.clock import ManualClock
 from tests.support import fork_server
 from tests.support.async_tests import run_test
+from tests.support.services import drop_emptied_schemas
 from tests.support.sizes import EXPLORES, SIZE, examples
 from tests.windows.chosen import SAMPLES, need_of
 
@@ -78,6 +79,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for number, item in enumerate(cases):
                 if number % every:
                     item.add_marker(pytest.mark.skip(reason=f"one case in {every} is run"))
+
+
+def pytest_sessionfinish() -> None:
+    """Leave nothing in the services."""
+    drop_emptied_schemas()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -22,6 +22,7 @@ from tests.support.misbehaving_harness import (
 )
 from tests.support.misbehaving_script import Act
 from tests.support.process import ServerProcess
+from tests.support.sizes import cases
 
 HUGE = 100_000_000
 BOUND = 4 * HUGE
@@ -39,6 +40,14 @@ NOISE: list[Act] = [["noise", "\xff\xfe[[[{\n" * 100_000], ["stderr", HUGE], ["a
 def harness(request: pytest.FixtureRequest) -> Iterator[MisbehavingHarness]:
     with request.param(revision=OLD) as harness:
         yield harness
+
+
+over_stdio = pytest.mark.parametrize(
+    "harness",
+    cases([MisbehavingHarness], [MisbehavingHarness, MisbehavingHttpHarness]),
+    indirect=True,
+)
+"""What the gateway makes of a message does not depend on how it came."""
 
 
 def hostile(harness: MisbehavingHarness, **members: Any) -> dict[str, Any]:
@@ -81,6 +90,7 @@ async def test_answer_too_large_or_no_answer_costs_its_call_alone(
 
 
 @pytest.mark.rule("GATE-04")
+@over_stdio
 async def test_members_that_nobody_knows_come_through(
     harness: MisbehavingHarness, tmp_path: Path
 ) -> None:
@@ -99,6 +109,7 @@ async def test_members_that_nobody_knows_come_through(
 
 
 @pytest.mark.rule("GATE-10")
+@over_stdio
 async def test_list_without_end_fails_its_server_alone(
     harness: MisbehavingHarness, tmp_path: Path
 ) -> None:
@@ -116,6 +127,7 @@ async def test_list_without_end_fails_its_server_alone(
 
 
 @pytest.mark.rule("GATE-05", "COORD-21", "COORD-76")
+@over_stdio
 async def test_open_circuit_says_when_to_try_again(
     harness: MisbehavingHarness, tmp_path: Path
 ) -> None:

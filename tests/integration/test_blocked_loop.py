@@ -7,7 +7,6 @@ test lets them go on, it opens a named pipe for them.
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import orjson
@@ -105,36 +104,6 @@ def test_end_of_file_ends_a_process_whose_loop_is_blocked() -> None:
         for server in servers.values():
             assert server.wait() == 0
             assert len(server.records_with(message=BLOCKS)) == 1
-
-
-@pytest.mark.rule("PROC-06", "PROC-03", "PROC-07")
-def test_end_of_file_ends_a_process_with_a_stuck_thread() -> None:
-    # Time enough to say goodbye, even on a machine that is busy with something else.
-    settings = {"server.shutdown_timeout_ms": 1500, "server.eof_grace_ms": 50}
-    with serve_each(["sleep", "spin"], APP, settings) as servers:
-        for how, server in servers.items():
-            server.start("block_thread", how=how)
-            server.record(message="started")
-            server.close_input()
-        for server in servers.values():
-            assert server.wait() == 0
-            left = "handler has not ended; the process ends without it"
-            [stuck] = server.records_with(message=left)
-            assert stuck["toolName"] == "block_thread"
-
-
-@pytest.mark.rule("PROC-14", "PROC-06")
-@pytest.mark.parametrize(
-    ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"]
-)
-def test_a_signal_ends_a_blocked_process(number: signal.Signals, exit_code: int) -> None:
-    with serve_each(["block_async", "block_inline", "block_thread"], APP, BUDGET) as servers:
-        for tool, server in servers.items():
-            server.start(tool, how="sleep")
-            server.record(message="started")
-            server.signal(number)
-        for server in servers.values():
-            assert server.wait() == exit_code
 
 
 @pytest.mark.rule("PROC-04")

@@ -7,8 +7,9 @@ Tests use what is reachable. Where a service is not, they skip and say so; with
     NATS_URL       nats://127.0.0.1:4222
     REDIS_URL      redis://127.0.0.1:6379
 
-Every test works under names of its own (`unique_name`, `postgres_schema`), so tests may run in any
-order and at the same time, and nothing of them is left.
+Every test works under names of its own (`unique_name`, `postgres_schema`), or under those of tests
+that have ended (`emptied_postgres_schema`), so tests may run in any order and at the same time, and
+nothing of them is left.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -66,8 +68,68 @@ def postgres_schema() -> Iterator[tuple[str, str]]:
         yield url, schema
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET client_min_messages = warning")
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+            _drop(connection, schema)
+
+
+_emptied: dict[str, list[str]] = {}
+
+
+@contextmanager
+def emptied_postgres_schema(owner: str, *kept: str) -> Iterator[tuple[str, str]]:
+    """Yield the URL of a PostgreSQL server and a schema whose tables are empty.
+
+    To make the tables takes a hundred times as long as to empty them: a schema is used again by the
+    next test of the same owner, and dropped when the tests end.
+
+    Args:
+        owner: whose tables are in it.
+        kept: the tables whose rows are those of every new schema, beside those of migrations.
+    """
+    url = need_postgres()
+    import psycopg
+
+    idle = _emptied.setdefault(owner, [])
+    schema = idle.pop() if idle else unique_name()
+    try:
+        yield url, schema
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            try:
+                connection.execute("SET lock_timeout = '5s'")
+                connection.execute(_emptying(connection, schema, kept))
+                idle.append(schema)
+            except psycopg.Error:  # the test has failed, and left something
+                _drop(connection, schema)
+
+
+def _emptying(connection: Any, schema: str, kept: tuple[str, ...]) -> bytes:
+    tables = connection.execute(
+        "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> ALL(%s)",
+        (schema, ["migration", *kept]),
+    )
+    sequences = connection.execute(
+        "SELECT sequencename FROM pg_sequences WHERE schemaname = %s", (schema,)
+    )
+    statements = [f"DELETE FROM {schema}.{table}" for (table,) in tables]
+    statements += [f"ALTER SEQUENCE {schema}.{name} RESTART" for (name,) in sequences]
+    return ";".join(statements).encode()
+
+
+def drop_emptied_schemas() -> None:
+    """Drop the schemas that were used several times."""
+    if not any(_emptied.values()):
+        return
+    import psycopg
+
+    with psycopg.connect(need_postgres(), autocommit=True) as connection:
+        for idle in _emptied.values():
+            while idle:
+                _drop(connection, idle.pop())
+
+
+def _drop(connection: Any, schema: str) -> None:
+    connection.execute("SET client_min_messages = warning")
+    connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
 @contextmanager

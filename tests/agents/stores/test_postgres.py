@@ -56,7 +56,7 @@ from tests.agents.stores.contract import (
 )
 from tests.agents.stores.schedule_contract import SharedScheduleContract
 from tests.support import fork_server
-from tests.support.services import postgres_schema
+from tests.support.services import emptied_postgres_schema, postgres_schema
 from tests.support.sizes import size
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ class _Contract(SharedScheduleContract, SharedStoreContract):
     @staticmethod
     @contextmanager
     def place() -> Iterator[MakeAdapter]:
-        with postgres_schema() as (url, schema):
+        with emptied_postgres_schema("agents", "ledger") as (url, schema):
             yield lambda: PostgresAACPPersistenceAdapter(url, schema=schema)
 
     @pytest.mark.rule("AACP-30")

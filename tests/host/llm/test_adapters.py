@@ -96,7 +96,7 @@ async def reference(tmp_path: Path) -> list[Any]:
 
 @every_provider
 @pytest.mark.rule("LLM-01", "LLM-05", "LLM-62")
-@pytest.mark.parametrize("bytes_at_once", [None, 1])
+@pytest.mark.parametrize("bytes_at_once", [None, size(3, 1)])
 async def test_one_script_gives_one_transcript(
     provider: str, bytes_at_once: int | None, fake: FakeModels, tmp_path: Path
 ) -> None:
@@ -148,8 +148,8 @@ async def test_answer_cut_at_any_byte_leaves_no_call(provider: str, fake: FakeMo
             assert [texts, *shown([each for each in got if each.is_call])] == whole
             if not failures or (got and fake.hung_up >= 0 and cut_at > 4000):
                 break
-        cut_at += size(23, 1)
-    assert failures > size(10, 300)
+        cut_at += size(43, 1)
+    assert failures > size(5, 300)
 
 
 FAILURES = [

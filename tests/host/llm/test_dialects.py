@@ -28,6 +28,7 @@ from foundation_rt.apps.host.llm.text_mode import ThinkParser
 from tests.support.dialects import DIALECTS, SIGNED, Traits, encoded
 from tests.support.fake_models import FakeModels
 from tests.support.models import TOOLS, Chat, model_tool, result_of
+from tests.support.sizes import size
 
 LIST = model_tool("demo:list")
 ANY = model_tool("demo:any", any_={})
@@ -60,7 +61,8 @@ def written(calls: Sequence[Mapping[str, Any]]) -> list[Any]:
 @every_dialect
 @pytest.mark.rule("LLM-90", "LLM-93", "LLM-94", "LLM-95", "LLM-96", "LLM-97")
 async def test_calls_arrive_as_they_were_written(dialect: str) -> None:
-    async with FakeModels([ANSWER, ["Done."]], dialect=dialect, bytes_at_once=1) as fake:
+    pieces = size(3, 1)
+    async with FakeModels([ANSWER, ["Done."]], dialect=dialect, bytes_at_once=pieces) as fake:
         chat = Chat(fake.service(DIALECTS[dialect].wire), ALL)
         answer = await chat.say("go")
         thought, text, calls, told = read_of(answer)

@@ -10,7 +10,7 @@ import pytest
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from tests.host.sessions.support import NewStore
-from tests.support.services import postgres_schema
+from tests.support.services import emptied_postgres_schema
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -23,5 +23,5 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewSto
     else:
         from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 
-        with postgres_schema() as (url, schema):
+        with emptied_postgres_schema("host sessions") as (url, schema):
             yield lambda settings: PostgresChatStore(url, settings, schema=schema)

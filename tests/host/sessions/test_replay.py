@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,7 @@ from tests.host.sessions.support import (
     whole_page,
 )
 from tests.support.services import postgres_schema
-from tests.support.sizes import examples
+from tests.support.sizes import cases, examples
 
 STEPS = st.sampled_from(["say:abcdefghi", "say:x", "part:klmnop", "call:a:b", "open:a:b", "fail"])
 TURNS = st.lists(st.lists(STEPS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4)
@@ -48,6 +49,14 @@ def in_postgresql(stack: ExitStack) -> NewStore:
 
     url, schema = stack.enter_context(postgres_schema())
     return lambda limits: PostgresChatStore(url, limits, schema=schema)
+
+
+PLACES: dict[str, tuple[Callable[[ExitStack], NewStore], int]] = {
+    "memory": (in_memory, 200),
+    "sqlite": (in_sqlite, 60),
+    "postgresql": (in_postgresql, 60),
+}
+"""Each with how many examples are usual there."""
 
 
 async def play(host: Running, turns: list[str], cuts: Cuts) -> tuple[str, Page]:
@@ -110,15 +119,15 @@ async def replay_everywhere(kept: int, session: ChatSession, final: Page) -> Non
 
 
 @pytest.mark.rule("CHAT-12", "CHAT-13")
-@pytest.mark.parametrize("kept", [3, 2_000])
 @pytest.mark.parametrize(
-    ("place", "count"),
-    [(in_memory, 200), (in_sqlite, 60), (in_postgresql, 60)],
-    ids=["memory", "sqlite", "postgresql"],
+    ("kept", "place"),
+    cases(
+        [(3, "memory"), (2_000, "memory"), (3, "sqlite"), (2_000, "postgresql")],
+        [*product((3, 2_000), PLACES)],
+    ),
 )
-def test_page_that_is_cut_anywhere_has_the_stored_chat_in_the_end(
-    place: Callable[[ExitStack], NewStore], count: int, kept: int
-) -> None:
+def test_page_that_is_cut_anywhere_has_the_stored_chat_in_the_end(place: str, kept: int) -> None:
+    make, count = PLACES[place]
     limits = SessionSettings(max_events=kept, max_messages=1_000)
     ids: list[tuple[str, Page]] = []
 
@@ -133,7 +142,7 @@ def test_page_that_is_cut_anywhere_has_the_stored_chat_in_the_end(
                 await check_elsewhere(other, session_id, final)
 
     with ExitStack() as stack, asyncio.Runner() as runner:
-        new_store = place(stack)
+        new_store = make(stack)
         hosts = AsyncExitStack()
         host = runner.run(hosts.enter_async_context(running(new_store, limits)))
         try:

@@ -13,6 +13,7 @@ from tests.host.web.test_process import HostProcess, host_process
 from tests.support.fake_models import KEY, FakeModels
 from tests.support.host_server import PATIENCE, Frame
 from tests.support.process import command, run
+from tests.support.sizes import cases
 
 ODD = """
 import asyncio
@@ -69,7 +70,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("LLM-111", "LLM-112", "LLM-114", "LLM-115", "TURN-07")
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", cases(["anthropic"], ["openai", "anthropic"]))
 async def test_odd_tools_and_a_stop_cost_a_chat_nothing(provider: str, tmp_path: Path) -> None:
     write_servers(tmp_path)
     async with FakeModels(is_strict=True) as fake:

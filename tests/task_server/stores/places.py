@@ -12,7 +12,7 @@ from attrs import frozen
 
 from foundation_rt.apps.task_server.store import TaskServerStore
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
-from tests.support.services import postgres_schema
+from tests.support.services import emptied_postgres_schema
 from tests.task_server.stores.elsewhere import StoreElsewhere
 
 Make = Callable[[], TaskServerStore]
@@ -72,7 +72,7 @@ def _postgres(**attributes: Any) -> Iterator[Database]:
     Args:
         attributes: what to set on each store.
     """
-    with postgres_schema() as (url, schema):
+    with emptied_postgres_schema("task server") as (url, schema):
         from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
 
         def make() -> PostgresTaskStore:
