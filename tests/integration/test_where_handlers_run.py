@@ -80,6 +80,7 @@ async def own_context(value: str) -> str | None:
     return visitor.get()
 '''
 
+
 @pytest.mark.rule("CALL-12")
 def test_handlers_run_where_they_should_and_share_no_context() -> None:
     with serve(APP) as server:
