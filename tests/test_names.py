@@ -34,6 +34,7 @@ from foundation_rt.apps.host.settings import HostSettings
 from foundation_rt.apps.task_server.settings import SECTION, TaskServerSettings
 from foundation_rt.base.config.loading import settings, variable_name
 from foundation_rt.base.config.sections import config_with
+from foundation_rt.base.logs.redaction import DEFAULT_REDACT_KEYS
 from tests.trace import ROOT
 
 OTHERS = {
@@ -229,7 +230,7 @@ PACKAGES = {path.parent.name for path in (ROOT / "foundation_rt").glob("*/__init
 VARIABLES = {variable_name(key) for key in SETTINGS}
 ELSEWHERE = {word for words in OTHERS.values() for word in words.split()} | FAMILIES
 OF_PYTHON = set(dir(builtins)) | sys.stdlib_module_names
-ELSEWHERE |= OF_PYTHON | set(keyword.kwlist)
+ELSEWHERE |= OF_PYTHON | set(keyword.kwlist) | set(DEFAULT_REDACT_KEYS)
 
 
 def problem_of(span: str, code: Code, near: Path, examples: set[str]) -> str | None:

@@ -13,11 +13,11 @@ from typing import Any
 
 from attrs import define, field
 
-from .. import texts
 from ..chat import THOUGHT, ChatMessage, Role, TokenUsage, shown_words
 from ..events import TurnState
 from ..llm.failures import FAILURES
 from ..llm.service import GenerationOptions, LLMServiceError
+from ..texts import INTERNAL_ERROR, NO_ANSWER, UNREADABLE_CALL, tool_error, turn_timeout
 from .answers import ModelAnswer, ModelAnswers
 from .calls import TurnCalls
 from .observation import TurnObservation, log
@@ -123,7 +123,7 @@ class ConversationTurn:
                 failure["retry"] = False
         except Exception:
             log.exception("a turn failed")
-            state, failure = "failed", {"code": "INTERNAL", "message": texts.INTERNAL_ERROR}
+            state, failure = "failed", {"code": "INTERNAL", "message": INTERNAL_ERROR}
         self._is_ending = True
         await self._settle(state)
         usage = _usage_since(before, llm.get_token_usage(self.session_id))
@@ -181,11 +181,11 @@ class ConversationTurn:
             return
         failed = self.calls.last_error
         if failed is not None:
-            await self._scope.say(texts.tool_error(*failed))
+            await self._scope.say(tool_error(*failed))
         elif answer.problems:
-            await self._scope.say(texts.UNREADABLE_CALL)
+            await self._scope.say(UNREADABLE_CALL)
         else:
-            await self._scope.say(texts.NO_ANSWER)
+            await self._scope.say(NO_ANSWER)
 
     async def _settle(self, state: TurnState) -> None:
         """Store what is left: the outcomes of calls."""
@@ -199,8 +199,8 @@ class ConversationTurn:
         seconds = self._services.settings.turn_timeout_ms / 1000
         if not self._scope.clock.is_over:
             log.exception("a turn failed")
-            return {"code": "INTERNAL", "message": texts.INTERNAL_ERROR}
-        return {"code": "TURN_TIMEOUT", "message": texts.turn_timeout(seconds)}
+            return {"code": "INTERNAL", "message": INTERNAL_ERROR}
+        return {"code": "TURN_TIMEOUT", "message": turn_timeout(seconds)}
 
 
 def _usage_since(before: TokenUsage | None, after: TokenUsage | None) -> TokenUsage | None:

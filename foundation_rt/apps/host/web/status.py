@@ -15,9 +15,9 @@ from attrs import define, field
 
 from .... import __version__
 from ...web_page.logins import PageLogins
-from .. import texts
 from ..events import ServerMessage
 from ..llm.service import ModelTool
+from ..texts import too_many_tools
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
@@ -68,7 +68,7 @@ class HostStatus:
 
     def _tools_hint(self) -> str | None:
         most, total = self.llm.max_tools, len(self.coordinator.tools)
-        return None if most is None or total <= most else texts.too_many_tools(total, most)
+        return None if most is None or total <= most else too_many_tools(total, most)
 
     def message(self) -> ServerMessage:
         """Return the states of the servers for the page."""
