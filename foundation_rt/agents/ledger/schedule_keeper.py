@@ -19,7 +19,6 @@ from .ledger_time import LedgerTime
 from .operations import Operations
 from .schedules import (
     Advance,
-    Decision,
     DueSchedules,
     EnteredRuns,
     RecurrenceOf,
@@ -87,9 +86,7 @@ class ScheduleKeeper:
 
     def enter_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         """Return the decisions to enter."""
-        if not batch:
-            return None
-        return ([advance for advance, _ in batch], now_ms)
+        return (batch, now_ms) if batch else None
 
     def changed(self, persist: Persist, results: Sequence[bool], now_ms: int) -> None:
         """Tell who waits; look at what is due next."""
@@ -117,13 +114,13 @@ class ScheduleKeeper:
     def entered(self, persist: Persist, results: Sequence[EnteredRuns], now_ms: int) -> None:
         """Have the runs executed, or sent; look again at schedules that were not as before."""
         envelopes = []
-        decided: list[tuple[Advance, Decision]] = persist.batch
-        for (advance, decision), answers in zip(decided, results, strict=True):
+        decided: list[Advance] = persist.batch
+        for advance, answers in zip(decided, results, strict=True):
             if answers is None:
                 retry_at_ms = now_ms + self.operations.settings.store_retry_ms
                 self.operations.arm(Operation.DUE_SCHEDULES, retry_at_ms)
                 continue
-            self._notice(advance, decision, answers)
+            self._notice(advance, answers)
             for (_, message), appended in zip(advance.runs, answers, strict=True):
                 envelope = self.exchange.entered(message, appended)
                 if envelope is not None:
@@ -163,8 +160,9 @@ class ScheduleKeeper:
                 (run_at_ms, self.make_run(schedule, run_at_ms, now_ms))
                 for run_at_ms in decision.runs
             ],
+            decision.missed,
         )
-        self.operations.add(Operation.ENTER_RUNS, (advance, decision))
+        self.operations.add(Operation.ENTER_RUNS, advance)
 
     def _notice_unusable(self, schedule: Schedule, error: UsageError) -> None:
         """Notice once that this process cannot decide about a schedule."""
@@ -172,7 +170,7 @@ class ScheduleKeeper:
             self._unusable.add(schedule.name)
             self._log_refusal(schedule.name, str(error))
 
-    def _notice(self, advance: Advance, decision: Decision, answers: Sequence[Appended]) -> None:
+    def _notice(self, advance: Advance, answers: Sequence[Appended]) -> None:
         refused = [
             message.key
             for (_, message), appended in zip(advance.runs, answers, strict=True)
@@ -181,7 +179,7 @@ class ScheduleKeeper:
         if refused:
             error = f"the ledger has no room for it, or another request of this id: {refused[0]}"
             self._log_refusal(advance.name, error)
-        if decision.missed:
+        if advance.missed:
             since = format_time(advance.decided_until_ms)
             fields = {"schedule": advance.name, "since": since, "entered": len(advance.runs)}
             self.operations.log("warn", "runs of a schedule were missed", fields)

@@ -134,6 +134,7 @@ class Advance(Shown):
     Attributes:
         revision, decided_until_ms: of the schedule, as they were when it was read.
         runs: the messages, with their times.
+        missed: whether a run was missed.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Advance(Shown):
     next_run_at_ms: int | None
     target_agent_id: str
     runs: list[tuple[int, OutgoingMessage]]
+    missed: bool = False
 
 
 EnteredRuns: TypeAlias = "Sequence[Appended] | None"

@@ -259,11 +259,15 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         limits = Limits.of_lease(self._lease_ms)
         self._connections = connections_of(self._parameters, self._schema, self._size, limits)
         try:
-            await self._migrate(self._connections)
+            await migrate_postgres(
+                self._connections, MIGRATIONS, application="foundation-rt aacp", verify=False
+            )
             [(self.incarnation, self.uid)] = await self._ask(statements.NAMES)
             _warn_if_unsafe(await self._ask(statements.SERVER_SETTINGS), self._logger)
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, DatabaseError):
+                raise StoreError(str(error)) from None
             raise
         self._listen()
 
@@ -305,14 +309,6 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         """Let another process, of which this one has just heard, hear of this one."""
         with suppress(StoreError):
             await self._ask(statements.notify(self._schema, news.write(LedgerNews())))
-
-    async def _migrate(self, connections: PostgresConnections) -> None:
-        try:
-            await migrate_postgres(
-                connections, MIGRATIONS, application="foundation-rt aacp", verify=False
-            )
-        except DatabaseError as error:
-            raise StoreError(str(error)) from None
 
     async def _transact(self, operation: Callable[[Work], Awaitable[T]]) -> T:
         try:
@@ -474,7 +470,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
         """
         wanted, owner = claiming.wanted, claiming.owner
 
-        async def claim(work: Work) -> tuple[Claimed, set[str]]:
+        async def take(work: Work) -> tuple[Claimed, set[str]]:
             known, transaction = self._floors_of(work), work.transaction
             agents, outdated = list(wanted), known.outdated(wanted)
             mailboxes, heads, *lowest = await transaction.ask(
@@ -533,7 +529,7 @@ class PostgresAACPPersistenceAdapter(DerivedOperations, Shown):
             busy |= {agent_id for agent_id, request_id, *_ in chosen if request_id not in found}
             return Claimed(claims, again_at_ms), busy
 
-        claimed, busy = await self._transact(claim)
+        claimed, busy = await self._transact(take)
         self._busy = self._busy + 1 if busy else 0
         if busy and self._connections is not None:
             # No claim waits for a lock, and so none fails for one.

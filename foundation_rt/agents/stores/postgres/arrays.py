@@ -119,7 +119,8 @@ _SQL_TYPES: dict[_Encode, str] = {
 }
 _NUMBERS = """seq created_at_ms expires_at_ms finished_at_ms lease_until_ms not_before_ms position
     priority epoch executions last_position last_seq acked contiguous series up_to low high
-    attempts next_attempt_at_ms workers starts window_ms floor transaction number"""
+    attempts next_attempt_at_ms workers starts window_ms floor transaction number
+    ttl_ms revision decided_until_ms next_run_at_ms last_run_at_ms"""
 _KINDS: dict[str, _Encode] = {
     **dict.fromkeys(_NUMBERS.split(), numbers),
     **dict.fromkeys(("digest", "payload", "retry", "result", "error", "options"), blobs),

@@ -10,14 +10,13 @@ from ...ledger.schedules import (
     Advance,
     DueSchedules,
     EnteredRuns,
-    Schedule,
     ScheduleChange,
     advance_all,
     change_all,
 )
 from ...ledger.types import LedgerNews
 from .. import records
-from .arrays import texts
+from .arrays import BatchStatement, texts
 from .working_set import Work
 
 _COLUMNS = ", ".join(records.SCHEDULE_COLUMNS)
@@ -33,20 +32,22 @@ ORDER BY next_run_at_ms, name LIMIT %b::bigint
 """
 _NEXT = "SELECT min(next_run_at_ms) FROM {schema}.schedule WHERE next_run_at_ms > %b::bigint"
 _DELETE = "DELETE FROM {schema}.schedule WHERE name = ANY (%b)"
-_ADD = f"""
-INSERT INTO {{schema}}.schedule ({_COLUMNS})
-VALUES ({", ".join(["%b"] * len(records.SCHEDULE_COLUMNS))})
-"""
+_ADD = BatchStatement(
+    _COLUMNS, "INSERT INTO {schema}.schedule ({columns}) SELECT * FROM {batch} ORDER BY name"
+)
 # Whoever holds the lock enters the runs: nobody needs to wait for that.
 _TRY_TO_LOCK = f"""
 SELECT {_COLUMNS} FROM {{schema}}.schedule WHERE name = ANY (%b)
 ORDER BY name FOR UPDATE SKIP LOCKED
 """
-_ADVANCE = """
-UPDATE {schema}.schedule
-SET decided_until_ms = %b::bigint, next_run_at_ms = %b::bigint, last_run_at_ms = %b::bigint
-WHERE name = %b
-"""
+_ADVANCE = BatchStatement(
+    "name, decided_until_ms, next_run_at_ms, last_run_at_ms",
+    """
+UPDATE {schema}.schedule AS s SET decided_until_ms = n.decided_until_ms,
+    next_run_at_ms = n.next_run_at_ms, last_run_at_ms = n.last_run_at_ms
+FROM {batch} WHERE s.name = n.name
+""",
+)
 
 
 async def change_schedules(work: Work, changes: Sequence[ScheduleChange]) -> list[bool]:
@@ -55,8 +56,7 @@ async def change_schedules(work: Work, changes: Sequence[ScheduleChange]) -> lis
     [rows] = await work.transaction.ask((_LOCK, [names]))
     known = {row[0]: records.schedule_of(row) for row in rows}
     was_there = change_all(known, changes)
-    added = [(_ADD, records.schedule_row(known[name])) for name in sorted(known)]
-    await work.transaction.commit((_DELETE, [names]), *added)
+    await work.transaction.commit((_DELETE, [names]), _ADD.of_records(known.values()))
     return was_there
 
 
@@ -86,16 +86,8 @@ async def enter_runs(work: Work, advances: Sequence[Advance]) -> list[EnteredRun
         for advance, is_made in zip(advances, made, strict=True)
     ]
     if taken:
-        await work.transaction.ask(*(_advanced(known[advance.name]) for advance in taken))
+        moved = {advance.name: known[advance.name] for advance in taken}
+        await work.transaction.ask(_ADVANCE.of_records(moved.values()))
     queues = {each.target_agent_id for each in messages if each.local}
     await work.flush(unit, LedgerNews(sorted(queues)))
     return entered
-
-
-def _advanced(schedule: Schedule) -> Query:
-    return _ADVANCE, (
-        schedule.decided_until_ms,
-        schedule.next_run_at_ms,
-        schedule.last_run_at_ms,
-        schedule.name,
-    )

@@ -56,12 +56,8 @@ _MAKE_LINKS = f"""
 INSERT INTO {{schema}}.link (source_agent_id, target_agent_id)
 SELECT * FROM {_LINKS} ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """
-_MAKE_QUEUES = """
-INSERT INTO {schema}.queue (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
-ON CONFLICT DO NOTHING
-"""
-_MAKE_MAILBOXES = """
-INSERT INTO {schema}.mailbox (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
+_MAKE_AGENTS = """
+INSERT INTO {schema}.TABLE (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 """
 _WRITE_LINKS = BatchStatement(
@@ -97,7 +93,8 @@ def lock_queues(agents: Iterable[str]) -> Query:
 def make_rows(links: Iterable[Link], agents: Iterable[str]) -> list[Query]:
     """Make the rows of links and agents."""
     named = texts(agents)
-    return [(_MAKE_LINKS, _LINKS.of(links)), (_MAKE_QUEUES, [named]), (_MAKE_MAILBOXES, [named])]
+    makers = [_MAKE_AGENTS.replace("TABLE", table) for table in ("queue", "mailbox")]
+    return [(_MAKE_LINKS, _LINKS.of(links)), *((make, [named]) for make in makers)]
 
 
 def link_of(row: Row) -> tuple[Link, LinkState]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import psycopg
+from attrs import astuple
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -98,16 +99,7 @@ async def submit(connection: Any, schema: str, uid: str, submission: SubmittedRe
             )
         target = submission.target_agent_id if submission.local else ""
         told = news.write(LedgerNews(submitted=[(target, _TRANSACTION)]))
-        values = (
-            submission.message_id,
-            submission.request_id,
-            submission.source_agent_id,
-            submission.target_agent_id,
-            submission.payload,
-            submission.ttl_ms,
-            submission.local,
-            submission.options,
-        )
+        *values, _, _ = astuple(submission)  # number and transaction come from the server
         notification = (schema, told, str(_TRANSACTION))
         await cursor.execute(_named(_SUBMIT, schema), (*values, *notification))
 

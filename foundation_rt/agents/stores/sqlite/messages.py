@@ -34,6 +34,7 @@ from .working_set import (
     ids_of,
     load,
     load_held,
+    planned_row,
     read_messages_by_id,
 )
 
@@ -93,16 +94,7 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
     connection.executemany(
         "UPDATE messages SET state = ?, payload = ?, attempts = ?, next_attempt_at_ms = ?"
         " WHERE message_id = ?",
-        [
-            (
-                message.state._value_,
-                message.payload,
-                message.attempts,
-                message.next_attempt_at_ms,
-                message.message_id,
-            )
-            for message in due.messages
-        ],
+        map(planned_row, due.messages),
     )
     [due.next_at_ms] = connection.execute(
         "SELECT min(next_attempt_at_ms) FROM messages WHERE next_attempt_at_ms IS NOT NULL"

@@ -88,6 +88,7 @@ entered_row = attrgetter(
     "state._value_", "seq", "needs_response", "position", "not_before_ms", "request_id"
 )
 finished_row = attrgetter("state._value_", "result", "error", "finished_at_ms", "request_id")
+planned_row = attrgetter("state._value_", "payload", "attempts", "next_attempt_at_ms", "message_id")
 
 
 def ids_of(ids: Iterable[str]) -> str:
