@@ -20,6 +20,7 @@ from tests.support.misbehaving_harness import HANDSHAKE, MisbehavingHarness, Mis
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
 from tests.support.scripted_transport import error_of
+from tests.support.sizes import cases
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -43,6 +44,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
             harness.play({})
             harness.forget()
         yield harness
+
+
+over_two = pytest.mark.parametrize(
+    "server", cases(["memory", "http"], ["memory", "stdio", "http"]), indirect=True
+)
+"""A message that is wrong is so over stdio as in memory: lines are read alike."""
 
 
 def on_a_stream(server: Any, acts: list[Act]) -> list[Act]:
@@ -120,6 +127,7 @@ UNUSABLE: dict[str, Any] = {
 """Results that are none."""
 
 
+@over_two
 @pytest.mark.parametrize("result", UNUSABLE.values(), ids=UNUSABLE)
 async def test_a_result_that_cannot_be_used(server: Any, result: Any) -> None:
     async with client_of(server) as client:
@@ -145,6 +153,7 @@ ERRORS: dict[str, Any] = {
 """Errors that are none."""
 
 
+@over_two
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("act", ["reply", "answer"], ids=["alone", "beside a result"])
 async def test_an_error_that_is_none(server: Any, act: str, error: Any) -> None:
@@ -213,6 +222,7 @@ PAGES: dict[str, list[Act]] = {
 
 
 @pytest.mark.rule("CLIENT-22")
+@over_two
 @pytest.mark.parametrize("acts", PAGES.values(), ids=PAGES)
 async def test_a_list_without_an_end_or_without_sense(server: Any, acts: list[Act]) -> None:
     server.play({"tools/list": acts})

@@ -61,7 +61,7 @@ class Options(TypedDict):
 
 
 # There are 161 types: one type alone need not find everything.
-EXAMPLES = settings(max_examples=examples(30), deadline=None)
+EXAMPLES = settings(max_examples=examples(30) // 2, deadline=None)
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

@@ -85,7 +85,7 @@ class Point(NamedTuple, Generic[T]):  # type: ignore[misc]
 
 UserId = NewType("UserId", Annotated[int, at.Ge(2)])  # type: ignore[valid-newtype]
 Twice = typing_extensions.TypeAliasType("Twice", tuple[T, T], type_params=(T,))
-EXAMPLES = settings(max_examples=examples(40), deadline=None)
+EXAMPLES = settings(max_examples=examples(40) // 2, deadline=None)
 
 LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (Decimal, st.decimals(allow_nan=False, allow_infinity=False, places=3)),

@@ -31,31 +31,6 @@ async def end_of(deadline: Deadline, *holds: tuple[float, float]) -> float:
 
 
 @pytest.mark.rule("CLIENT-20")
-@pytest.mark.parametrize(
-    ("holds", "end"),
-    [
-        ([], 10),
-        ([(1, 4)], 13),
-        ([(1, 4), (5, 6)], 14),
-        ([(1, 4), (2, 6)], 15),
-        ([(1, 4), (1, 4), (1, 4)], 13),
-        ([(9, 109)], 60),  # 10 s, and the 50 s that it may stand still
-        ([(1, 31), (35, 90)], 60),
-        ([(11, 12)], 10),  # too late
-        ([(0, 0)], 10),
-    ],
-    ids=repr,
-)
-def test_it_stands_still_while_it_is_held_but_not_for_longer_than_its_allowance(
-    holds: list[tuple[float, float]], end: float
-) -> None:
-    async def main(clock: ManualClock) -> float:
-        return await end_of(Deadline(now() + 10, 50.0), *holds)
-
-    assert run_virtual(main) == end
-
-
-@pytest.mark.rule("CLIENT-20")
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted).map(tuple), max_size=5)
 )
