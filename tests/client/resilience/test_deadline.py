@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
@@ -34,6 +34,7 @@ async def end_of(deadline: Deadline, *holds: tuple[float, float]) -> float:
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted).map(tuple), max_size=5)
 )
+@example([(1, 16), (18, 40)])  # the second is as long as the first has left of the allowance
 def test_it_ends_when_it_has_run_for_its_time_or_stood_still_for_its_allowance(
     holds: list[tuple[int, int]],
 ) -> None:
