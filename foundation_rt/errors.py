@@ -333,35 +333,12 @@ class MissingExtraError(UsageError):
     """An optional area is used without its extra; the message says how to install it (ERR-11)."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: {_install_command(extra)}")
+        from .base.installing import install_command
+
+        super().__init__(f"{what} needs an extra: {install_command(extra)}")
         self.what, self.extra = what, extra
 
     def also(self, *extras: str) -> MissingExtraError:
         """Return the error of a command that needs `extras` too: all in one command."""
         found = dict.fromkeys((*self.extra.split(","), *extras))
         return MissingExtraError(self.what, ",".join(found))
-
-
-def _install_command(extra: str) -> str:
-    """Return the command that installs an extra into the environment of this process (ERR-11)."""
-    import shutil
-    import sys
-    from importlib.metadata import PackageNotFoundError, distribution
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    from .base.shell_words import quote
-
-    python = quote(sys.executable)
-    install = f"{python} -m pip install"
-    if not find_spec("pip"):
-        is_uv_there = shutil.which("uv") is not None
-        install = (
-            f"uv pip install -p {python}" if is_uv_there else f"{python} -m ensurepip && {install}"
-        )
-    name = "foundation-rt"
-    try:
-        distribution(name)  # of a checkout too: pip adds what its extra lacks
-    except PackageNotFoundError:
-        name = str(Path(__file__).parents[1])
-    return f"{install} {quote(f'{name}[{extra}]')}"

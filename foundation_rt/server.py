@@ -18,7 +18,7 @@ from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
 from .features.composition import ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
-from .features.health import HEALTH, checked_report, health_report
+from .features.health import HEALTH, health_report
 from .features.registries import Features
 from .features.subscriptions.subscribing import publisher_of
 from .features.tool_settings import tool_settings
@@ -82,21 +82,6 @@ _Section = TypeVar("_Section", bound="Settings")
 
 READINESS_TIMEOUT_MS = 750
 """Below the second that Kubernetes waits for an answer."""
-
-_OF_A_WHOLE_SERVER = {
-    "middleware": "middleware",
-    "forwarder": "forwarder",
-    "agent_coordinator": "agents",
-    "call_observers": "observers of calls",
-    "session_end_callbacks": "callbacks for sessions",
-    "roots_callbacks": "callbacks for roots",
-    "instruments": "metrics",
-    "checks": "readiness checks",
-    "http_pages": "pages",
-    "http_app": "application over HTTP",
-    "own_features": "features",
-}
-"""The options that a server that is mounted in another one cannot have (MOUNT-06)."""
 
 importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
 """Set while the command line imports the file of an author, which must not serve (CLI-03)."""
@@ -171,11 +156,8 @@ class Server:
             "extensions": extensions,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        self._options = options or ServerOptions()
-        if self._options.features is None:
-            given["features"] = Features()
-        if given:
-            self._options = evolve(self._options, **given)
+        self._options = evolve(options or ServerOptions(), **given)
+        self._options.features = self._options.features or Features()
         _check_presentation(self._options)
         self._read_declared()
         self._runtime: ServerRuntime | None = None
@@ -219,11 +201,7 @@ class Server:
 
         api = read_api(document, options)
         require_client()
-        server = cls(
-            name or api.title, version=api.version, config=config, request_headers=request_headers
-        )
-        server._add_api(api)
-        return server
+        return cls._of_api(api, name, config, request_headers)
 
     @classmethod
     def from_asgi(
@@ -264,20 +242,22 @@ class Server:
         options.setdefault("base_url", BASE_URL)
         found = hosted.document() if document is None else document
         api = read_api(found, options, sender=hosted)
-        server = cls(
-            name or api.title, version=api.version, config=config, request_headers=request_headers
-        )
-        server.lifespan(hosted.lifespan)
-        server._add_api(api)
-        return server
+        return cls._of_api(api, name, config, request_headers, hosted.lifespan)
 
-    def _add_api(self, api: Api) -> None:
-        """Register the tools and the resources of an API; log what cannot be called."""
+    @classmethod
+    def _of_api(
+        cls, api: Api, name: str | None, config: Any, headers: Any, *hooks: Callable[..., Any]
+    ) -> Self:
+        """Return a server with the tools and the resources of an API; log what cannot be called."""
         from .features.openapi.api import register_api
 
-        register_api(api, self._registry, lambda: self.features.resources)
-        api.max_bytes = lambda: self.runtime.config.tools.max_response_bytes
-        self.lifespan(after_initialize=True)(api.lifespan)
+        server = cls(name or api.title, version=api.version, config=config, request_headers=headers)
+        for hook in hooks:
+            server.lifespan(hook)
+        register_api(api, server._registry, lambda: server.features.resources)
+        api.max_bytes = lambda: server.runtime.config.tools.max_response_bytes
+        server.lifespan(after_initialize=True)(api.lifespan)
+        return server
 
     def _read_declared(self) -> None:
         """Copy the capabilities that the author names, as they are sent (REV-13, EXT-09)."""
@@ -285,12 +265,10 @@ class Server:
             return
         from .features.declared import read_experimental, read_server_extensions
 
-        experimental, extensions = self._options.experimental, self._options.extensions
-        self._options = evolve(
-            self._options,
-            experimental=None if experimental is None else read_experimental(experimental),
-            extensions=read_server_extensions(extensions),
-        )
+        options = self._options
+        if options.experimental is not None:
+            options.experimental = read_experimental(options.experimental)
+        options.extensions = read_server_extensions(options.extensions)
 
     def _add_health(self) -> None:
         """Add the `health` tool, unless the author has a tool of that name (HEALTH-01)."""
@@ -446,11 +424,10 @@ class Server:
             UsageError: the prefix or the other server cannot be used, or this server has been
                 started already.
         """
-        from .features.mounting import PREFIX, Mount
+        from .features.mounting import Mount, check_prefix
 
         self._refuse_when_started("mount another one", if_mounted=False)
-        if prefix and not PREFIX.fullmatch(prefix):
-            raise UsageError(f"a prefix is letters, digits, - and single _, not {prefix!r}")
+        check_prefix(prefix)
         other._check_mountable(self)
         mount = Mount(
             prefix,
@@ -478,7 +455,7 @@ class Server:
 
     def _declare(self, extensions: Mapping[str, Mapping[str, Any]]) -> None:
         """Declare the extensions of a mounted server as well; an own one stays as it is."""
-        self._options = evolve(self._options, extensions={**extensions, **self._options.extensions})
+        self._options.extensions = {**extensions, **self._options.extensions}
         if self._mounted_in is not None:
             self._mounted_in[0]._declare(extensions)
 
@@ -489,6 +466,8 @@ class Server:
 
     def _check_mountable(self, outer: Server) -> None:
         """Raise `UsageError` unless this server can be mounted in `outer`."""
+        from .features.mounting import check_mounted
+
         each: Server | None = outer
         while each is not None:
             if each is self:
@@ -496,11 +475,7 @@ class Server:
             each = None if each._mounted_in is None else each._mounted_in[0]
         if self._mounted_in is not None or self._runtime is not None:
             raise UsageError("this server is mounted or served already: make one for each mount")
-        for option, what in _OF_A_WHOLE_SERVER.items():
-            if getattr(self._options, option):
-                raise UsageError(f"a mounted server has no {what} of its own: use the outer one's")
-        if self.features.completions.general is not None:
-            raise UsageError("a mounted server has no completion of all arguments: name each")
+        check_mounted(self._options, self.features)
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -793,8 +768,7 @@ class Server:
         if self._mounted_in is not None:
             outer, mount = self._mounted_in
             outer._add_method(mount.method(method))
-        methods = {**self._options.methods, method.name: method}
-        self._options = evolve(self._options, methods=methods)
+        self._options.methods = {**self._options.methods, method.name: method}
 
     def add_feature(
         self,
@@ -835,11 +809,8 @@ class Server:
             raise UsageError(f"the server declares the extension {name!r} already")
         if sections is not None:
             self._config.add_sections(sections)
-        self._options = evolve(
-            self._options,
-            own_features=(*self._options.own_features, feature),
-            extensions={**self._options.extensions, **declared},
-        )
+        self._options.own_features += (feature,)
+        self._options.extensions = {**self._options.extensions, **declared}
 
     # -- requests for somebody else --------------------------------------------------------------
 
@@ -855,7 +826,7 @@ class Server:
         self._refuse_when_started("give it a forwarder")
         if self._options.forwarder is not None:
             raise UsageError("a server has one forwarder: let one object hand on to the others")
-        self._options = evolve(self._options, forwarder=forwarder)
+        self._options.forwarder = forwarder
 
     def seal_state(self, value: Any, context: ToolContext) -> str:
         """Return a `requestState` that carries `value`, for an `input_required` result (FWD-10).
@@ -1017,7 +988,7 @@ class Server:
             from .agents.ledger.coordinator import AgentCoordinatorV2
 
             coordinator = AgentCoordinatorV2()
-            self._options = evolve(self._options, agent_coordinator=coordinator)
+            self._options.agent_coordinator = coordinator
             self._add_agent_tools(coordinator)
             if self._runtime is not None:
                 self._runtime.attach_agents(coordinator)
@@ -1074,7 +1045,7 @@ class Server:
             self._refuse_when_started("register a lifespan hook", if_mounted=False)
             lifespan = self._options.lifespan or Lifespan(self)
             lifespan.add(hook, after_initialize=after_initialize)
-            self._options = evolve(self._options, lifespan=lifespan)
+            self._options.lifespan = lifespan
             return hook
 
         return register if hook is None else register(hook)
@@ -1093,8 +1064,7 @@ class Server:
 
         self._refuse_when_started("register middleware")
         check_middleware(function)
-        middleware = (*self._options.middleware, cast("Middleware", function))
-        self._options = evolve(self._options, middleware=middleware)
+        self._options.middleware += (cast("Middleware", function),)
         return function
 
     def lifetime(self) -> Lifetime:
@@ -1170,7 +1140,7 @@ class Server:
             from .features.instruments import Instruments
 
             instruments = Instruments()
-            self._options = evolve(self._options, instruments=instruments)
+            self._options.instruments = instruments
             if self._runtime is not None:
                 self._runtime.attach_instruments(instruments)
         return instruments
@@ -1189,8 +1159,7 @@ class Server:
 
         self._refuse_when_started("register an observer")
         check_observer(function)
-        observers = (*self._options.call_observers, cast("CallObserver", function))
-        self._options = evolve(self._options, call_observers=observers)
+        self._options.call_observers += (cast("CallObserver", function),)
         return function
 
     def on_session_end(self, function: F, /) -> F:
@@ -1204,8 +1173,7 @@ class Server:
             RegistrationError: `function` is no such function.
             UsageError: the server has been started already.
         """
-        callbacks = (*self._options.session_end_callbacks, self._session_callback(function))
-        self._options = evolve(self._options, session_end_callbacks=callbacks)
+        self._options.session_end_callbacks += (self._session_callback(function),)
         return function
 
     def on_roots_changed(self, function: F, /) -> F:
@@ -1215,8 +1183,7 @@ class Server:
         `ToolContext.session_key` of its handlers, one of which has read it. The function is like
         that of `on_session_end`, and raises likewise.
         """
-        callbacks = (*self._options.roots_callbacks, self._session_callback(function))
-        self._options = evolve(self._options, roots_callbacks=callbacks)
+        self._options.roots_callbacks += (self._session_callback(function),)
         return function
 
     def _session_callback(self, function: Callable[..., Any]) -> SessionCallback:
@@ -1251,7 +1218,7 @@ class Server:
             checks = self._options.checks or ReadinessChecks()
             checks.add(name, function, timeout_ms)
             if self._options.checks is None:
-                self._options = evolve(self._options, checks=checks)
+                self._options.checks = checks
                 self._check_in_health(checks)
             return function
 
@@ -1279,8 +1246,8 @@ class Server:
         check_path(path, self._options.http_pages)
 
         def register(function: F) -> F:
-            pages = {**self._options.http_pages, path: cast("HttpPage", function)}
-            self._options = evolve(self._options, http_pages=pages)
+            page = cast("HttpPage", function)
+            self._options.http_pages = {**self._options.http_pages, path: page}
             return function
 
         return register
@@ -1320,7 +1287,7 @@ class Server:
 
         token = None if page_access is None else page_access.token
         mounted = MountedApp(app, tuple(public), token, websocket, endpoint)
-        self._options = evolve(self._options, http_app=mounted)
+        self._options.http_app = mounted
 
     def http_middleware(self, function: F, /) -> F:
         """Put ``function(app)``, an ASGI application, around all that is served (HTTP-70).
@@ -1338,8 +1305,7 @@ class Server:
         self._refuse_when_started("give it HTTP middleware")
         if not callable(function):
             raise UsageError(f"http_middleware: {function!r} cannot be called")
-        around = (*self._options.http_middleware, cast("HttpMiddleware", function))
-        self._options = evolve(self._options, http_middleware=around)
+        self._options.http_middleware += (cast("HttpMiddleware", function),)
         return function
 
     def _check_in_health(self, checks: ReadinessChecks) -> None:
@@ -1347,6 +1313,8 @@ class Server:
         present = self._registry.get(HEALTH.name)
         if present is None or not present.reserved:
             return
+
+        from .features.readiness import checked_report
 
         async def report(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
             return await checked_report(self.runtime.config, self.runtime.resources, checks)
@@ -1430,7 +1398,7 @@ class Server:
             UsageError: the server has been started already.
         """
         self._refuse_when_started("call log_as()")
-        self._options = evolve(self._options, log_form=form)
+        self._options.log_form = form
 
     def load_config(self) -> ServerConfig:
         """Return the configuration that the server would start with now.

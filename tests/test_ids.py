@@ -11,7 +11,8 @@ import weakref
 
 import pytest
 
-from foundation_rt.base.ids import SequentialIds, UuidGenerator, UuidRequestIds
+from foundation_rt.base.ids import SequentialIds, UuidGenerator
+from foundation_rt.base.request_ids import UuidRequestIds
 
 
 def assert_uuid_v4(text: str) -> None:
@@ -80,7 +81,8 @@ def test_ids_are_unique_across_threads() -> None:
 
 FORK = """
 import os
-from foundation_rt.base.ids import UuidGenerator, UuidRequestIds
+from foundation_rt.base.ids import UuidGenerator
+from foundation_rt.base.request_ids import UuidRequestIds
 
 ids = UuidGenerator()
 requests = UuidRequestIds()

@@ -37,14 +37,6 @@ class IdGenerator(Protocol):
         ...
 
 
-class RequestIdGenerator(Protocol):
-    """Generates unique ids for the requests of a client (ID-01)."""
-
-    def request_id(self) -> str:
-        """Return the id of one request of a client."""
-        ...
-
-
 def _random_ids() -> list[str]:
     # Digit by digit for the whole pool: the loops run in C. Slicing each id out of its own 32
     # digits takes three times as long.
@@ -56,7 +48,7 @@ def _random_ids() -> list[str]:
     return lines.decode().split()
 
 
-def _refill(pool: list[str]) -> str:
+def refill(pool: list[str]) -> str:
     """Return a new id, and add more of them to the pool."""
     fresh = _random_ids()
     taken = fresh.pop()
@@ -92,33 +84,9 @@ class UuidGenerator:
         try:
             return self._pool.pop()  # atomic: no two threads get the same one
         except IndexError:
-            return _refill(self._pool)
+            return refill(self._pool)
 
     correlation_id = connection_correlation_id = run_id
-
-
-class UuidRequestIds:
-    """Random ids for the requests of one client; safe to share between threads (ID-01).
-
-    A program may have any number of clients, and a hook for forks can never be removed: 0.6 KB for
-    each. So every call compares the process id, which takes 0.15 us of a request.
-    """
-
-    __slots__ = ("_pool", "_process")
-
-    def __init__(self) -> None:
-        self._pool: list[str] = []
-        self._process = 0
-
-    def request_id(self) -> str:
-        """Return a random UUID v4."""
-        process = os.getpid()
-        if process != self._process:  # a forked child leaves its parent's ids alone (ID-02)
-            self._pool, self._process = [], process
-        try:
-            return self._pool.pop()
-        except IndexError:
-            return _refill(self._pool)
 
 
 class SequentialIds:

@@ -1,4 +1,4 @@
-"""Public names of a package, each imported when it is first used (PEP 562)."""
+"""Names imported when first used: public ones of a package (PEP 562), and functions."""
 
 from __future__ import annotations
 
@@ -56,3 +56,18 @@ def forward_names(path: str, home: str) -> None:
         if callable(value) and not name.startswith("_") and value.__module__.startswith(home)
     ]
     vars(module).update(__getattr__=get, __dir__=lambda: sorted(public), __all__=public)
+
+
+def lazy(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module, which is imported when the function is first called."""
+    found: Callable[..., Any] | None = None
+
+    def call(*arguments: Any) -> Any:
+        nonlocal found
+        if found is None:
+            from importlib import import_module
+
+            found = getattr(import_module(module), name)
+        return found(*arguments)
+
+    return call

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
-from ..base.ids import RequestIdGenerator, UuidRequestIds
+from ..base.request_ids import RequestIdGenerator, UuidRequestIds
 from ..base.skill_format import EXTENSION, SKILLS_GET, SKILLS_LIST
 from ..errors import UsageError
 from ..protocol.methods import (

@@ -15,7 +15,8 @@ from ..base.exact_json import compact
 from ..base.shown import Shown
 from ..kernel.effects import Reply
 from ..kernel.session import Session, SessionPart
-from ..protocol.jsonrpc import Batch, Request, invalid, read
+from ..protocol.jsonrpc import Batch, Request, read
+from ..protocol.malformed import invalid
 from ..protocol.peer import brings_peer
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.feature import RuntimeFeature, lazy
+from ..base.lazy_names import lazy
+from ..kernel.feature import RuntimeFeature
 from ..protocol.jsonrpc import Batch
 from .list_changes import ListChanges
 from .policies import Policies
@@ -64,7 +65,7 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
         from .custom_methods import CustomMethods
 
         features.append(CustomMethods(options.methods))
-    key = config.security.state_key
+    key = config.security.state_key if config.is_given("security") else None
     asking = ClientInput(
         os.urandom(32) if key is None else bytes.fromhex(key),
         config,

@@ -11,7 +11,7 @@ from attrs import define, field
 from ..base.clock import Clock, SystemClock
 from ..base.config.settings import ServerConfig
 from ..base.ids import IdGenerator, UuidGenerator
-from ..base.logs.logger import FormedSink, StderrSink, StructuredLogger
+from ..base.logs.logger import StderrSink, StructuredLogger
 from ..base.logs.redaction import Redactor
 from ..errors import MissingExtraError
 from ..kernel.call_lifecycle import CallLifecycle
@@ -230,10 +230,13 @@ def compose(
     sink: StderrSink | None = None
     logger = options.logger
     if logger is None:
-        capacity, form = config.logging.buffer_bytes, options.log_form
-        sink = (
-            FormedSink(form, capacity, clock=clock) if form else StderrSink(capacity, clock=clock)
-        )
+        capacity = config.logging.buffer_bytes
+        if options.log_form is None:
+            sink = StderrSink(capacity, clock=clock)
+        else:
+            from ..base.logs.formed import FormedSink
+
+            sink = FormedSink(options.log_form, capacity, clock=clock)
         redactor = Redactor(config.logging.redact_keys)
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
     registry.use_separator(config.tools.name_separator)

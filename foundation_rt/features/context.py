@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from attrs import define, field
 
 from ..errors import UsageError
-from ..kernel.effects import Notify
 from ..kernel.session import NO_HEADERS
-from ..kernel.session import State as SessionState
-from ..protocol.jsonrpc import encode
 from ..protocol.methods import NOTIFICATIONS_MESSAGE, NOTIFICATIONS_PROGRESS
 from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
 from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
@@ -25,11 +22,8 @@ if TYPE_CHECKING:
 
     from ..base.abort import AbortSignal
     from ..base.logs.logger import StructuredLogger
-    from ..kernel.effects import Effect
     from ..kernel.engine.connection import Connection
-    from ..kernel.engine.directory import SessionDirectory
     from ..kernel.invocation import Invocation
-    from ..kernel.session import Session
     from ..protocol.content import ResourceContents
     from ..protocol.principal import Principal
     from .server_requests.elicitation import ElicitResult
@@ -37,6 +31,7 @@ if TYPE_CHECKING:
     from .server_requests.requests import ServerRequest
     from .server_requests.roots import Root
     from .server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
+    from .session_log import SessionLog
     from .state.handler_state import HandlerState
 
     State = TypeVarWithDefault("State", default=Any)
@@ -67,59 +62,15 @@ class Sent(Awaitable[None]):
 _SENT = Sent()
 
 
-class SessionLog:
-    """The log of the session of a client, also after the call was answered (NOTE-07).
-
-    It knows the session by its id alone: an application may keep it for longer than the session.
-    Made by `ToolContext.session_log`; a plain class, as it is made where it is needed.
-    """
-
-    __slots__ = ("_send", "_session_id")
-
-    def __init__(self, send: Callable[[int, str, bytes], None], session_id: int | None) -> None:
-        self._send = send
-        self._session_id = session_id
-
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message to the client, if its session lives and wants this level.
-
-        May be called in any thread, at any time. A client of the stateless mode has no session, and
-        gets nothing.
-
-        Args:
-            level: one of `protocol.peer.LOGGING_LEVELS`.
-            data: a value that can be written as JSON.
-            logger: the name of the logger, for the client.
-
-        Raises:
-            TypeError: `data` cannot be written as JSON.
-            UsageError: there is no such level.
-        """
-        params = _log_params(level, data, logger)
-        if self._session_id is not None:
-            message = {"jsonrpc": "2.0", "method": NOTIFICATIONS_MESSAGE, "params": params}
-            self._send(self._session_id, level, encode(message))
-
-
-def _send_log(directory: SessionDirectory, session_id: int, level: str, line: bytes) -> None:
-    """Send a log message, encoded, to a session that lives and wants this level."""
-    directory.decide(session_id, _decide_log, level, line)
-
-
-def _decide_log(session: Session, level: str, line: bytes) -> list[Effect]:
-    peer = session.peer
-    if session.state is not SessionState.RUNNING or peer is None:
-        return []
-    return [Notify(line)] if is_wanted(level, peer.log_level) else []
-
-
-def _check_level(level: object) -> None:
+def check_level(level: object) -> None:
+    """Raise `UsageError` unless there is such a level of log messages to clients."""
     if level not in LOGGING_LEVELS:
         raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
 
 
-def _log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
-    _check_level(level)
+def log_params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
+    """Return the params of a log message to a client; raise as `check_level` does."""
+    check_level(level)
     params: dict[str, Any] = {"level": level, "data": data}
     if logger is not None:
         params["logger"] = logger
@@ -276,7 +227,7 @@ class ToolContext(Generic[State]):
                 return
             sent = {**self.client.revision.keep("progress", params), "progressToken": token}
         elif method == NOTIFICATIONS_MESSAGE:
-            _check_level(params.get("level"))
+            check_level(params.get("level"))
             if not is_wanted(params["level"], self.client.log_level):
                 return
             sent = dict(params)
@@ -310,7 +261,7 @@ class ToolContext(Generic[State]):
         Raises:
             UsageError: there is no such level.
         """
-        params = _log_params(level, data, logger)
+        params = log_params(level, data, logger)
         if is_wanted(level, self.client.log_level):
             call, connection = self._require_call()
             connection.notify(call, NOTIFICATIONS_MESSAGE, params)
@@ -345,9 +296,9 @@ class ToolContext(Generic[State]):
         Raises:
             UsageError: the context was made without a call.
         """
-        call, connection = self._require_call()
-        session_id = None if call.peer.revision.is_stateless else connection.session.id
-        return SessionLog(partial(_send_log, connection.engine.directory), session_id)
+        from .session_log import session_log
+
+        return session_log(*self._require_call())
 
     # -- the server itself ----------------------------------------------------------------------
 

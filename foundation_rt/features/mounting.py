@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field
 
 from ..base.shown import Shown
-from ..errors import RegistrationError
+from ..errors import RegistrationError, UsageError
 from .completions.registry import Completer
 from .context import ToolContext
 from .handler_calls import HandlerSpec
@@ -36,8 +36,43 @@ if TYPE_CHECKING:
 
 _Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 
-PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
 """A prefix of names and URIs: part of a host name, without ``_`` at its end."""
+
+_OF_A_WHOLE_SERVER = {
+    "middleware": "middleware",
+    "forwarder": "forwarder",
+    "agent_coordinator": "agents",
+    "call_observers": "observers of calls",
+    "session_end_callbacks": "callbacks for sessions",
+    "roots_callbacks": "callbacks for roots",
+    "instruments": "metrics",
+    "checks": "readiness checks",
+    "http_pages": "pages",
+    "http_app": "application over HTTP",
+    "own_features": "features",
+}
+"""The options that a server that is mounted in another one cannot have (MOUNT-06)."""
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise `UsageError` unless names and URIs can begin with `prefix`."""
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise UsageError(f"a prefix is letters, digits, - and single _, not {prefix!r}")
+
+
+def check_mounted(options: object, features: Features) -> None:
+    """Raise `UsageError` if a server has what one that is mounted cannot have (MOUNT-06).
+
+    Args:
+        options: its `ServerOptions`.
+        features: its registries.
+    """
+    for option, what in _OF_A_WHOLE_SERVER.items():
+        if getattr(options, option):
+            raise UsageError(f"a mounted server has no {what} of its own: use the outer one's")
+    if features.completions.general is not None:
+        raise UsageError("a mounted server has no completion of all arguments: name each")
 
 
 class MountedContext(ToolContext[Any]):

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from ..base.lazy_names import lazy
 from ..errors import JsonRpcErrorCode, UsageError, describe_exception
 from ..features.subscriptions.subscribing import publisher_of
 from ..features.tasks.feature import Tasks
 from ..kernel.engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
-from ..kernel.feature import lazy
 from ..protocol.jsonrpc import encode
 from ..protocol.plain_values import write_json
 from .asgi import (

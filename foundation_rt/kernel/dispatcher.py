@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ..base.lazy_names import lazy
 from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, describe_exception
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
@@ -102,8 +103,8 @@ class Dispatcher:
     def __attrs_post_init__(self) -> None:
         self.methods = {**METHODS}
         self.messages = {
-            Malformed: _malformed,
-            LineTooLong: _line_too_long,
+            Malformed: lazy(f"{__package__}.methods.malformed", "malformed"),
+            LineTooLong: lazy(f"{__package__}.methods.malformed", "line_too_long"),
         }
         self.notifications = {**NOTIFICATIONS}
 
@@ -353,30 +354,6 @@ def _is_handshake(session: Session, method: str) -> bool:
 def _require_object(request: Request) -> None:
     if request.params is not ABSENT and type(request.params) is not dict:
         raise invalid_params("params must be an object")
-
-
-# -- malformed messages and responses ------------------------------------------------------------
-
-
-def _malformed(dispatcher: Dispatcher, session: Session, message: Malformed) -> list[Effect]:
-    title = "Parse error" if message.code is JsonRpcErrorCode.PARSE_ERROR else "Invalid Request"
-    data = {
-        "reason": message.reason,
-        "correlationId": derive_correlation_id(session, message.params),
-    }
-    # RPC-05: an answer with the id of a call in flight would be taken for that call's.
-    request_id = None if session.is_open(message.id) else message.id
-    return [error_reply(message.code, f"{title}: {message.detail}", data, request_id)]
-
-
-def _line_too_long(dispatcher: Dispatcher, session: Session, event: LineTooLong) -> list[Effect]:
-    data = {
-        "reason": "line_too_long",
-        "maxLineBytes": event.limit,
-        "correlationId": session.connection_correlation_id,
-    }
-    message = f"Invalid Request: a line is longer than {event.limit} bytes"
-    return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
 
 
 def dropped(notification: Notification, reason: str) -> list[Effect]:

@@ -12,7 +12,6 @@ without features:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -208,12 +207,3 @@ def use(dispatcher: Dispatcher, features: Iterable[RuntimeFeature]) -> None:
         dispatcher.messages.update(feature.messages)
         dispatcher.notifications.update(feature.notifications)
         feature.decide(dispatcher)
-
-
-def lazy(module: str, name: str) -> Callable[..., Any]:
-    """Return a function of a module, which is imported when the function is first called."""
-
-    def call(*arguments: Any) -> Any:
-        return getattr(import_module(module), name)(*arguments)
-
-    return call

@@ -8,7 +8,6 @@ made for every line.
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -116,61 +115,28 @@ def parse(line: bytes, loads: Callable[[bytes], Any] | None = None) -> Message:
         if loads is None and line[::STRIDE].translate(DIGITS).find(SAMPLED) >= 0:
             message = _with_exact_integers(line, message)
     except orjson.JSONDecodeError:
-        return Malformed(JsonRpcErrorCode.PARSE_ERROR, "parse_error", _fault_of(line))
+        from .malformed import fault_of
+
+        return Malformed(JsonRpcErrorCode.PARSE_ERROR, "parse_error", fault_of(line))
     return Batch(message) if type(message) is list else read(message)
-
-
-def _fault_of(line: bytes) -> str:
-    """Return what is wrong with a line, or with a body, that is no JSON (RPC-20)."""
-    if not line.strip():
-        return "It is empty: a message is a JSON object."
-    if line.startswith(BOM_UTF8):
-        return "It begins with a byte order mark: send the JSON without one."
-    return "The line is not valid JSON in UTF-8."
 
 
 def read(message: Any) -> Request | Notification | Response | Malformed:
     """Return the message in one JSON value: a line of its own, or an item of a batch."""
     # The well-formed request first: nearly every line is one.
-    if type(message) is dict:
+    if type(message) is dict and message.get("jsonrpc") == "2.0":
         method = message.get("method", ABSENT)
-        if type(method) is str and message.get("jsonrpc") == "2.0":
+        if type(method) is str:
             request_id = message.get("id", ABSENT)
             if type(request_id) is int or type(request_id) is str:
                 return Request(request_id, method, message.get("params", ABSENT))
             if request_id is ABSENT:
                 return Notification(method, message.get("params", ABSENT))
-        return _explain(message)
-    return invalid("not_an_object", "A message is a JSON object.")
+        elif method is ABSENT and ("result" in message or "error" in message):
+            return Response(message.get("id"), message.get("result"), message.get("error"))
+    from .malformed import explain
 
-
-def _explain(message: dict[str, Any]) -> Request | Notification | Response | Malformed:
-    """Return the response in a JSON object, or the fault of an invalid message."""
-    request_id = message.get("id", ABSENT)
-    readable = request_id if is_request_id(request_id) else None
-    params = message.get("params", ABSENT)
-    if message.get("jsonrpc") != "2.0":
-        return invalid("jsonrpc_version", 'The member "jsonrpc" must be "2.0".', readable, params)
-    if "method" not in message:
-        if "result" in message or "error" in message:
-            return Response(
-                None if request_id is ABSENT else request_id,
-                message.get("result"),
-                message.get("error"),
-            )
-        return invalid("no_method", 'The member "method" is missing.', readable, params)
-    if type(message["method"]) is not str:
-        return invalid("method_not_a_string", '"method" must be a string.', readable, params)
-    return invalid(
-        "invalid_id", '"id" must be a string or an integer within 64 bits.', None, params
-    )
-
-
-def invalid(
-    reason: str, detail: str, request_id: RequestId | None = None, params: Any = ABSENT
-) -> Malformed:
-    """Return a message that is answered as an invalid request (RPC-02)."""
-    return Malformed(JsonRpcErrorCode.INVALID_REQUEST, reason, detail, request_id, params)
+    return explain(message)
 
 
 encode: Callable[[Any], bytes] = dumps

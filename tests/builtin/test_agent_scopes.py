@@ -11,9 +11,9 @@ import pytest
 from foundation_rt import AgentContext, AgentCoordinator, AgentMessage, RegistrationError
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.feature_sections import SecuritySection
 from foundation_rt.base.config.settings import (
     AdminPolicy,
-    SecuritySection,
     ServerConfig,
     ToolsSection,
 )

@@ -17,6 +17,7 @@ from foundation_rt.base.config.feature_sections import (
     AgentsSection,
     AuditSection,
     RateLimitSection,
+    SecuritySection,
     TelemetrySection,
 )
 from foundation_rt.base.config.http_sections import AuthorizationSection, HttpSection, OauthSection
@@ -25,7 +26,6 @@ from foundation_rt.base.config.settings import (
     AdminPolicy,
     LoggingSection,
     ResourcesSection,
-    SecuritySection,
     ServerConfig,
     ServerSection,
     ToolsSection,

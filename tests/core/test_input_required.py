@@ -20,7 +20,8 @@ from foundation_rt import (
     UrlElicitationRequired,
 )
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.base.config.settings import SecuritySection, ServerConfig, ServerSection
+from foundation_rt.base.config.feature_sections import SecuritySection
+from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.features.server_requests.request_state import MAX_STATE_BYTES
 from foundation_rt.protocol.principal import Principal
 from tests.support.answering_client import AnsweringClient, accepted, value_of

@@ -12,7 +12,8 @@ from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.registry.catalog import ChangeNotifier, InvalidCursor, Registry
+from foundation_rt.base.cursors import InvalidCursor
+from foundation_rt.kernel.registry.catalog import ChangeNotifier, Registry
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from tests.support.list_observer import ListObserver
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.kernel.registry.catalog import InvalidCursor, page_of, read_cursor, write_cursor
+from foundation_rt.base.cursors import InvalidCursor, page_of, read_cursor, write_cursor
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SETS = st.sets(NAMES, max_size=30)

@@ -10,10 +10,10 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.config.feature_sections import SecuritySection
 from foundation_rt.base.config.settings import (
     AdminPolicy,
     ResourcesSection,
-    SecuritySection,
     ServerConfig,
     ServerSection,
     ToolsSection,

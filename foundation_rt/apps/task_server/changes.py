@@ -22,7 +22,7 @@ from .tools.lists import summary_to_wire
 from .validation import MAX_ID
 
 if TYPE_CHECKING:
-    from ...features.context import SessionLog
+    from ...features.session_log import SessionLog
     from ...server import Server
     from .jobs import Job
     from .services import Services

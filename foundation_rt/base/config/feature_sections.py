@@ -1,4 +1,4 @@
-"""The sections of agents, tasks, and what operators see and limit; see `settings`."""
+"""The sections of security, agents, tasks, and what operators see and limit; see `settings`."""
 
 # ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
 from __future__ import annotations
@@ -11,6 +11,7 @@ from .types import (
     FILE_PATH,
     POSTGRES_SCHEMES,
     REDIS_SCHEMES,
+    STATE_KEY,
     Choice,
     Integer,
     Line,
@@ -33,6 +34,21 @@ TOOL_LIMIT = Pattern(
     "NAME=CALLS: the name of a tool, and 0 to 1000000 calls",
 )
 DEFAULT_AACP_NAME = "host"
+
+
+@frozen(eq=False, repr=False)
+class SecuritySection(Settings):
+    """Features that are off by default, and the key of request states."""
+
+    dynamic_registration_enabled: bool = flag(
+        False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
+    )
+    allow_arbitrary_code_tools: bool = flag(False, "Reserved; has no effect.")
+    state_key: str | None = setting(
+        None,
+        STATE_KEY,
+        "Key that seals the state of stateless calls, and ids; the same for all workers.",
+    )
 
 
 @frozen(eq=False, repr=False)

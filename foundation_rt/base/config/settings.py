@@ -27,7 +27,6 @@ from .types import (
     NOT_GIVEN,
     REDIS_SCHEMES,
     SCOPE,
-    STATE_KEY,
     Choice,
     DeferredSection,
     Integer,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
         AgentsSection,
         AuditSection,
         RateLimitSection,
+        SecuritySection,
         TasksSection,
         TelemetrySection,
     )
@@ -217,21 +217,6 @@ class LoggingSection(Settings):
 
 
 @frozen(eq=False, repr=False)
-class SecuritySection(Settings):
-    """Features that are off by default, and the key of request states."""
-
-    dynamic_registration_enabled: bool = flag(
-        False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
-    )
-    allow_arbitrary_code_tools: bool = flag(False, "Reserved; has no effect.")
-    state_key: str | None = setting(
-        None,
-        STATE_KEY,
-        "Key that seals the state of stateless calls, and ids; the same for all workers.",
-    )
-
-
-@frozen(eq=False, repr=False)
 class TransportSection(Settings):
     """The limits of input."""
 
@@ -252,7 +237,7 @@ class ServerConfig(Settings):
     tools: ToolsSection = group(ToolsSection())
     resources: ResourcesSection = group(ResourcesSection())
     logging: LoggingSection = group(LoggingSection())
-    security: SecuritySection = group(SecuritySection())
+    security: SecuritySection = deferred("feature_sections", "SecuritySection")
     transport: TransportSection = group(TransportSection())
     agents: AgentsSection = deferred("feature_sections", "AgentsSection")
     aacp: AacpSection = deferred("feature_sections", "AacpSection")

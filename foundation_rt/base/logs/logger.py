@@ -16,7 +16,7 @@ same record). Both produce the same line.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import orjson
@@ -120,29 +120,6 @@ class StderrSink:
     def close(self, timeout: float) -> None:
         """Write the waiting lines within `timeout` seconds, and take no more (LOG-18)."""
         self._writer.close(timeout)
-
-
-class FormedSink(StderrSink):
-    """Writes log lines in a form for people, to a terminal (LOG-41).
-
-    Args:
-        form: returns the text of a line of JSON, with its newline; empty for none. It never raises.
-        capacity: as of `StderrSink`, as is `clock`.
-    """
-
-    __slots__ = ("_form",)
-
-    def __init__(
-        self, form: Callable[[bytes], bytes], capacity: int, *, clock: Clock | None = None
-    ) -> None:
-        super().__init__(capacity, clock=clock)
-        self._form = form
-
-    def write(self, line: bytes) -> None:
-        """Write one line in the other form."""
-        formed = self._form(line)
-        if formed:
-            self._writer.write(formed)
 
 
 def _line(timestamp: str, level: str, message: str, fields: Mapping[str, Any]) -> bytes:

@@ -24,10 +24,10 @@ from ...protocol.jsonrpc import (
     Notification,
     Request,
     Response,
-    invalid,
     parse,
     read,
 )
+from ...protocol.malformed import invalid
 from ...protocol.methods import (
     NOTIFICATIONS_PROGRESS,
     facts,
@@ -36,7 +36,7 @@ from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ..errors import MCPError
 
 if TYPE_CHECKING:
-    from ...base.ids import RequestIdGenerator
+    from ...base.request_ids import RequestIdGenerator
 
 
 MAX_MENDED_BYTES: Final = 8 * 1024 * 1024

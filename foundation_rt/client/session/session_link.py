@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from attrs import define, field
 
-from ...base.ids import RequestIdGenerator
+from ...base.request_ids import RequestIdGenerator
 from ...errors import UsageError
 from ...protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from ..errors import CallTimeoutError, ConnectionLostError, MCPError

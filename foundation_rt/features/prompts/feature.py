@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.feature import RuntimeFeature, lazy
+from ...base.lazy_names import lazy
+from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.catalog import ChangeNotifier
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.methods import PROMPTS_GET, PROMPTS_LIST

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.cursors import InvalidCursor, read_cursor
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
 from ...kernel.feature import RuntimeFeature
-from ...kernel.registry.catalog import InvalidCursor, read_cursor
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
 from ...kernel.replies import invalid_params

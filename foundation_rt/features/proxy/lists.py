@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 from attrs import define, field
 
+from ...base.cursors import names_after, write_cursor
 from ...base.exact_json import compact, dumps
 from ...base.shown import Shown
-from ...kernel.registry.catalog import names_after, write_cursor
 from .results import adapt_entry
 
 if TYPE_CHECKING:

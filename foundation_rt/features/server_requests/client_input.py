@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from ...kernel.feature import RuntimeFeature, lazy
+from ...base.lazy_names import lazy
+from ...kernel.feature import RuntimeFeature
 from ...protocol.jsonrpc import Response
 from ...protocol.methods import facts
 from ..subscriptions.subscribing import Subscribing

@@ -355,3 +355,23 @@ def _needs_loop(step: Step, signature: FunctionSignature) -> str:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
+
+
+def make_plan(
+    signature: FunctionSignature, dependencies: Mapping[str, Callable[..., Any]], *, inline: bool
+) -> Callable[..., Any]:
+    """Return the function that is called with the context and the arguments of `signature`.
+
+    Its calls need the event loop if the signature `is_async` afterwards.
+
+    Raises:
+        RegistrationError: a dependency cannot be used, or not in place.
+    """
+    plan = Plan(signature, dependencies)
+    if inline and not signature.is_async and not plan.is_plain:
+        raise signature.refusal(
+            next(iter(dependencies)),
+            "inline=True takes dependencies that return their value: no coroutine, no generator",
+        )
+    signature.is_async = plan.is_async
+    return plan.call

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, time
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.plain_values import ExplicitResult
+from ...protocol.plain_values import ExplicitResult, settled
 from .schema_deriver import Deriver
 from .type_schema import ANYTHING, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
     from .annotations import Names
+    from .binding import Handler
     from .classes import Member
     from .writers import Writer
 
@@ -59,6 +61,20 @@ def _listing(write: Writer | None) -> Writer:
         return value if write is None else write(value)
 
     return listed
+
+
+def writing(handler: Handler, write: Writer) -> Handler:
+    """Return a handler whose results are replaced as their annotation says (TYPED-81)."""
+
+    async def write_settled(value: Any) -> Any:
+        return write(await settled(value))
+
+    @wraps(handler)
+    def writing(arguments: dict[str, Any], context: Any) -> Any:
+        value = handler(arguments, context)
+        return write_settled(value) if hasattr(type(value), "__await__") else write(value)
+
+    return writing
 
 
 def is_structure(schema: Schema) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import RegistrationError
 from .binding import NO_DEFAULT, Arguments, Binding, Handler, MadeDefault, make_handler
-from .schema_deriver import Deriver
-from .type_schema import COMPUTED, REQUIRED, Schema, TypeSchema, UnsupportedType
+from .type_schema import COMPUTED, REQUIRED, Schema, TypeSchema, UnsupportedType, plain_type
 
 if TYPE_CHECKING:
     import inspect
 
     from .function_signature import FunctionSignature
+    from .schema_deriver import Deriver
 
 
 class Dependency:
@@ -102,7 +102,7 @@ class ParameterCollector:
         self._advice = advice
         self._by_name = by_name
         self._has_schema = has_schema
-        self._deriver = Deriver(signature.names)
+        self._deriver: Deriver | None = None
 
     def add(self, parameter: inspect.Parameter, description: str) -> None:
         """Add one parameter.
@@ -134,10 +134,7 @@ class ParameterCollector:
                 self._take_context(name)
                 return
             name, hint, default = self._without_field(name, hint, default)
-            # With a given schema, a type that failed for one parameter must not fail for the next.
-            deriver = Deriver(self._signature.names) if self._has_schema else self._deriver
-            advertised = COMPUTED if isinstance(default, MadeDefault) else default
-            derived = deriver.derive(hint, description=description, default=advertised)
+            derived = self._derive(hint, description, default)
             self.types[name], convert = derived, derived.convert
         except UnsupportedType as error:
             if not self._has_schema:
@@ -145,6 +142,20 @@ class ParameterCollector:
                 raise self._signature.refusal(parameter.name, problem) from None
         default = NO_DEFAULT if default is REQUIRED else default
         self.bindings.append(Binding(parameter.name, name, default, convert))
+
+    def _derive(self, hint: Any, description: str, default: Any) -> TypeSchema:
+        """Return the type schema of a parameter; most are plain, and need no `Deriver`."""
+        if default is REQUIRED and (plain := plain_type(hint)) is not None:
+            if description:
+                plain.schema["description"] = description
+            return plain
+        # With a given schema, a type that failed for one parameter must not fail for the next.
+        if self._deriver is None or self._has_schema:
+            from .schema_deriver import Deriver
+
+            self._deriver = Deriver(self._signature.names)
+        advertised = COMPUTED if isinstance(default, MadeDefault) else default
+        return self._deriver.derive(hint, description=description, default=advertised)
 
     def _without_field(self, name: str, hint: Any, default: Any) -> tuple[str, Any, Any]:
         """Return the name on the wire, the type and the default, which a field of pydantic says.
@@ -176,7 +187,7 @@ class ParameterCollector:
         """
         properties = {name: derived.schema for name, derived in self.types.items()}
         schema: Schema = {"type": "object", "properties": properties, **keywords}
-        if definitions := self._deriver.definitions():
+        if self._deriver is not None and (definitions := self._deriver.definitions()):
             schema["definitions"] = definitions
         return schema
 
@@ -194,6 +205,8 @@ class ParameterCollector:
         """
         function = self._signature.function
         if self.dependencies:
+            from .dependencies import make_plan
+
             function = make_plan(self._signature, self.dependencies, inline=inline)
         handler: Any = make_handler(
             function,
@@ -212,25 +225,3 @@ class ParameterCollector:
                 name, f"it is a second ToolContext, after {self.context_name!r}"
             )
         self.context_name = name
-
-
-def make_plan(
-    signature: FunctionSignature, dependencies: Mapping[str, Callable[..., Any]], *, inline: bool
-) -> Callable[..., Any]:
-    """Return the function that is called with the context and the arguments of `signature`.
-
-    Its calls need the event loop if the signature `is_async` afterwards.
-
-    Raises:
-        RegistrationError: a dependency cannot be used, or not in place.
-    """
-    from .dependencies import Plan
-
-    plan = Plan(signature, dependencies)
-    if inline and not signature.is_async and not plan.is_plain:
-        raise signature.refusal(
-            next(iter(dependencies)),
-            "inline=True takes dependencies that return their value: no coroutine, no generator",
-        )
-    signature.is_async = plan.is_async
-    return plan.call

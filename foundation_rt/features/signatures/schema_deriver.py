@@ -17,17 +17,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .annotations import Names
-from .converters import convert_integer, convert_number
 from .type_schema import (
     ANYTHING,
     COMPUTED,
-    NUMBERS,
     REQUIRED,
     NoneType,
     Schema,
     TypeSchema,
     UnsupportedType,
     any_value,
+    plain_type,
 )
 
 if TYPE_CHECKING:
@@ -36,17 +35,8 @@ if TYPE_CHECKING:
     from .named_types import NamedTypes
 
 
-_SCALARS: dict[Any, Callable[[], TypeSchema]] = {
-    None: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
-    NoneType: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
-    str: lambda: TypeSchema({"type": "string"}, frozenset((str,))),
-    bool: lambda: TypeSchema({"type": "boolean"}, frozenset((bool,))),
-    int: lambda: TypeSchema({"type": "integer"}, NUMBERS, convert_integer),
-    float: lambda: TypeSchema({"type": "number"}, NUMBERS, convert_number),
-}
-
 _MODULES_OF_TEXTS = ("datetime", "uuid")
-"""Their classes are found first, as those above; of the other classes written as texts, few are."""
+"""Their classes are found first, as plain types; of the other classes written as texts, few are."""
 
 _LISTS = (
     list,
@@ -164,12 +154,11 @@ class Deriver:
         """Return the type schema of a type without arguments."""
         if hint is Any or hint is object:
             return self._anything()
-        if hint is None or isinstance(hint, type):
-            scalar = _SCALARS.get(hint)
-            if scalar is not None:
-                return scalar()
-            if hint and hint.__module__ in _MODULES_OF_TEXTS and (derived := self._text(hint)):
-                return derived
+        if (plain := plain_type(hint)) is not None:
+            return plain
+        is_text = isinstance(hint, type) and hint.__module__ in _MODULES_OF_TEXTS
+        if is_text and (derived := self._text(hint)):
+            return derived
         if isinstance(hint, typing.NewType):
             return self._derive(hint.__supertype__)
         if hint is typing.Self and self._named.classes:

@@ -10,11 +10,11 @@ The classes here and in `schema_deriver` are plain ones: every start pays for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...base.shown import Shown
-from .converters import Converter
+from .converters import Converter, convert_integer, convert_number
 
 if TYPE_CHECKING:
     from .classes import Member
@@ -104,3 +104,20 @@ def any_value(lists: int = _MAX_LISTS) -> Schema:
     if lists:
         kinds.append({"type": "array", "items": any_value(lists - 1)})
     return {"anyOf": [*kinds, {"type": "null"}]}
+
+
+_PLAIN: dict[Any, Callable[[], TypeSchema]] = {
+    None: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
+    NoneType: lambda: TypeSchema({"type": "null"}, frozenset((NoneType,))),
+    str: lambda: TypeSchema({"type": "string"}, frozenset((str,))),
+    bool: lambda: TypeSchema({"type": "boolean"}, frozenset((bool,))),
+    int: lambda: TypeSchema({"type": "integer"}, NUMBERS, convert_integer),
+    float: lambda: TypeSchema({"type": "number"}, NUMBERS, convert_number),
+    dict: lambda: TypeSchema({"type": "object"}, frozenset((dict,))),
+}
+
+
+def plain_type(hint: Any) -> TypeSchema | None:
+    """Return the type schema of a type that needs no walk; None for any other one."""
+    make = _PLAIN.get(hint) if hint is None or isinstance(hint, type) else None
+    return None if make is None else make()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ...base.cursors import InvalidCursor, page_of
 from ...base.skill_format import DIRECTORY_READ, EXTENSION, SKILLS_GET, SKILLS_LIST
 from ...errors import ErrorCode, ToolError
 from ...kernel.feature import RuntimeFeature
-from ...kernel.registry.catalog import InvalidCursor, page_of
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import HandlerSpec, begin_handler_call

@@ -7,8 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...base.lazy_names import lazy
 from ...kernel.effects import FeatureCallback
-from ...kernel.feature import RuntimeFeature, lazy
+from ...kernel.feature import RuntimeFeature
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,

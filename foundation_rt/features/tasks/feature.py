@@ -11,7 +11,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.feature import RuntimeFeature, lazy
+from ...base.lazy_names import lazy
+from ...kernel.feature import RuntimeFeature
 from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from ..subscriptions.subscribing import Subscribing
 from .support import EXTENSION, TaskSupport, can_have_tasks, require_extension

@@ -28,7 +28,7 @@ from ..resources.uri_template import InvalidUri, UriTemplate, parse_template
 from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
-from ..signatures.parameters import ParameterCollector, dependency_of, make_plan
+from ..signatures.parameters import ParameterCollector, dependency_of
 from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
 
 if TYPE_CHECKING:
@@ -188,7 +188,11 @@ def _derive_completer(
             f"completion {signature.name!r}: it needs a parameter: def {signature.name}({first})"
         )
 
-    plan = make_plan(signature, dependencies, inline=inline) if dependencies else None
+    plan = None
+    if dependencies:
+        from ..signatures.dependencies import make_plan
+
+        plan = make_plan(signature, dependencies, inline=inline)
 
     def handler(arguments: dict[str, Any], context: Any) -> Any:
         given = read(arguments)[: len(names)]

@@ -10,10 +10,9 @@ from attrs import frozen
 from ...errors import RegistrationError
 from ...kernel.registry.tools import ExecutionMode
 from ..signatures.function_signature import FunctionSignature
-from ..signatures.outputs import derive_output
+from ..signatures.outputs import derive_output, writing
 from ..signatures.parameters import ParameterCollector
 from ..signatures.type_schema import UnsupportedType
-from .tool_signature import writing
 
 if TYPE_CHECKING:
     from ..signatures.binding import Handler

@@ -9,18 +9,16 @@ happens when the tool is registered; a call runs one generated function (`signat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
-from ...protocol.plain_values import settled
 from ..signatures.binding import Handler, make_check
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
-from ..signatures.type_schema import UnsupportedType
+from ..signatures.type_schema import UnsupportedType, plain_type
 from ..tool_settings import tool_settings
 
 if TYPE_CHECKING:
@@ -115,10 +113,14 @@ def derive_tool(
             takes_rest=collector.takes_rest,
         )
         schema = dict(input_schema)
-        _check_given_schema(schema, collector, signature)
+        from .given_schemas import check_given_schema
+
+        check_given_schema(schema, collector, signature)
     handler = collector.handler(check, inline=inline)  # its dependencies may make it async
     output, write = _output(signature, output_schema)
     if write is not None:
+        from ..signatures.outputs import writing
+
         handler = writing(handler, write)
     return TypedTool(signature.name, description, schema, output, handler, signature.is_async)
 
@@ -132,6 +134,8 @@ def _output(
         hint = signature.returned()
         if wanted is not True and any(hint is each for each in _WITHOUT_STRUCTURE):
             return given, None
+        if (plain := plain_type(hint)) is not None:
+            return (plain.schema if wanted in (None, True) else given), None
         from ..signatures.outputs import derive_output, is_structure
 
         schema, write = derive_output(hint, signature.names)
@@ -145,41 +149,6 @@ def _output(
             f"tool {signature.name!r}, result: {error}; change it, or give the schema by hand: "
             "@server.tool(output_schema={...})"
         ) from None
-
-
-def writing(handler: Handler, write: Writer) -> Handler:
-    """Return a handler whose results are replaced as their annotation says (TYPED-81)."""
-
-    async def write_settled(value: Any) -> Any:
-        return write(await settled(value))
-
-    @wraps(handler)
-    def writing(arguments: dict[str, Any], context: Any) -> Any:
-        value = handler(arguments, context)
-        return write_settled(value) if hasattr(type(value), "__await__") else write(value)
-
-    return writing
-
-
-def _check_given_schema(
-    schema: Mapping[str, Any], collector: ParameterCollector, signature: FunctionSignature
-) -> None:
-    """Refuse a schema given by hand that plainly does not fit the parameters."""
-    known = {binding.name for binding in collector.bindings}
-    properties = schema.get("properties")
-    advertised = properties.keys() if isinstance(properties, Mapping) else set[str]()
-    unknown = sorted(advertised - known)
-    if unknown and (not collector.takes_rest or collector.context_name in unknown):
-        raise RegistrationError(
-            f"tool {signature.name!r}: its schema has a property {unknown[0]!r} and the "
-            "function no parameter that takes it"
-        )
-    if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
-        for name in collector.required():
-            if name not in advertised:
-                raise signature.refusal(
-                    name, "it has no default, and the schema given by hand never lets it through"
-                )
 
 
 def add_tool(

@@ -12,9 +12,9 @@ most of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ...base.lazy_names import lazy
 from ...protocol.methods import (
     LOGGING_SET_LEVEL,
     PING,
@@ -32,23 +32,9 @@ if TYPE_CHECKING:
     Method = Callable[[Dispatcher, Session, Peer, Request], list[Effect]]
 
 
-def _lazy(module: str, name: str) -> Method:
-    """Return the function of a module, which is imported when a request first needs it."""
-
-    def answer(
-        dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
-    ) -> list[Effect]:
-        effects: list[Effect] = getattr(import_module(f"{__name__}.{module}"), name)(
-            dispatcher, session, peer, request
-        )
-        return effects
-
-    return answer
-
-
 METHODS: dict[str, Method] = {
-    LOGGING_SET_LEVEL: _lazy("logging", "set_level"),
-    PING: _lazy("lifecycle", "ping"),
-    SERVER_DISCOVER: _lazy("lifecycle", "discover"),
-    TOOLS_LIST: _lazy("lists", "list_tools"),
+    LOGGING_SET_LEVEL: lazy(f"{__name__}.logging", "set_level"),
+    PING: lazy(f"{__name__}.lifecycle", "ping"),
+    SERVER_DISCOVER: lazy(f"{__name__}.lifecycle", "discover"),
+    TOOLS_LIST: lazy(f"{__name__}.lists", "list_tools"),
 }

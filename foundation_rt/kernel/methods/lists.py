@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...base.cursors import InvalidCursor
 from ...protocol.jsonrpc import ABSENT
-from ..registry.catalog import InvalidCursor
 from ..replies import invalid_params
 
 if TYPE_CHECKING:

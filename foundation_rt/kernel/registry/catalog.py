@@ -3,18 +3,11 @@
 Entries may come and go in any thread while others are used. Changes are made one at a time, under
 a lock that finding an entry never takes. Each observer is notified after a change was made, in the
 thread that made it and without the lock: an observer takes locks of its own.
-
-A cursor names the key after which the next page begins, and not the number of keys before it. So
-an entry that is added or removed between two pages moves no other one: an entry that is there all
-the time is seen exactly once. The server keeps no cursor: each worker understands the cursors of
-the others, and none can be leaked (spec/pagination.md).
 """
 
 from __future__ import annotations
 
 import threading
-from binascii import Error, a2b_base64, b2a_base64
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
@@ -37,14 +30,6 @@ IsOn = Callable[["Listed"], bool]
 
 Page = tuple[list[orjson.Fragment], str | None]
 """The entries of one page as JSON, and the cursor of the next one; None after the last page."""
-
-_MARK = "after:"
-_TO_URL = str.maketrans("+/", "-_")
-_FROM_URL = str.maketrans("-_", "+/")
-
-
-class InvalidCursor(ValueError):
-    """The cursor is not one that the server has sent."""
 
 
 class Observer(Protocol):
@@ -250,6 +235,8 @@ class Registry(Shown, Generic[Entry]):
         Raises:
             InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
         """
+        from ...base.cursors import page_of
+
         with self.notifier.lock:
             keys, following = page_of(self._seen_by(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
@@ -261,6 +248,8 @@ class Registry(Shown, Generic[Entry]):
 
         None is before every key. `principal` sees what it may use.
         """
+        from ...base.cursors import names_after
+
         with self.notifier.lock:
             keys = names_after(self._seen_by(principal), after, count)
             return {key: self._encode(key, revision) for key in keys}
@@ -281,54 +270,3 @@ class Registry(Shown, Generic[Entry]):
             wire = dumps(self._entries[key].wire(revision))
             encoded[revision.name] = orjson.Fragment(compact(wire))
         return encoded[revision.name]
-
-
-def page_of(
-    names: Sequence[str], cursor: str | None, size: int
-) -> tuple[Sequence[str], str | None]:
-    """Return the names of one page, and the cursor of the next page (PAGE-01, PAGE-02).
-
-    Args:
-        names: all names, in ascending order.
-        cursor: from the page before; None for the first page.
-        size: the most names of a page, at least 1.
-
-    Returns:
-        The names, and None in place of a cursor after the last page.
-
-    Raises:
-        InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
-    """
-    chosen = names_after(names, None if cursor is None else read_cursor(cursor), size + 1)
-    if len(chosen) <= size:
-        return chosen, None
-    return chosen[:size], write_cursor(chosen[size - 1])
-
-
-def names_after(names: Sequence[str], after: str | None, count: int) -> Sequence[str]:
-    """Return at most `count` of `names`, which are in ascending order, that come after `after`."""
-    start = 0 if after is None else bisect_right(names, after)
-    return names[start : start + count]
-
-
-def write_cursor(name: str) -> str:
-    """Return the cursor of the page that begins after `name`: base64url without padding."""
-    encoded = b2a_base64((_MARK + name).encode(), newline=False).decode()
-    return encoded.rstrip("=").translate(_TO_URL)
-
-
-def read_cursor(cursor: str) -> str:
-    """Return the name after which the page begins.
-
-    Raises:
-        InvalidCursor: `write_cursor` did not write it.
-    """
-    try:
-        padded = cursor.translate(_FROM_URL) + "=" * (-len(cursor) % 4)
-        name = a2b_base64(padded).decode().removeprefix(_MARK)
-    except (Error, ValueError):
-        raise InvalidCursor from None
-    # Base64 spells one text in many ways, and `write_cursor` in one of them; and the mark is there.
-    if write_cursor(name) != cursor:
-        raise InvalidCursor
-    return name

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.cursors import read_cursor
 from foundation_rt.features.proxy.lists import ForwardedLists, merged_page
-from foundation_rt.kernel.registry.catalog import read_cursor
 from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
 from foundation_rt.protocol.revisions import REVISIONS
 
