@@ -18,7 +18,7 @@ from .base.config.sources import ConfigSources
 from .errors import RegistrationError, UsageError
 from .features.composition import ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
-from .features.health import HEALTH, health_report
+from .features.health import HEALTH, checked_report, health_report
 from .features.registries import Features
 from .features.subscriptions.subscribing import publisher_of
 from .features.tool_settings import tool_settings
@@ -158,7 +158,10 @@ class Server:
         given = {name: value for name, value in given.items() if value is not None}
         self._options = evolve(options or ServerOptions(), **given)
         self._options.features = self._options.features or Features()
-        _check_presentation(self._options)
+        if given or options is not None:
+            from .features.presentation import check_presentation
+
+            check_presentation(self._options)
         self._read_declared()
         self._runtime: ServerRuntime | None = None
         self._mounted_in: tuple[Server, Mount] | None = None
@@ -1314,8 +1317,6 @@ class Server:
         if present is None or not present.reserved:
             return
 
-        from .features.readiness import checked_report
-
         async def report(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
             return await checked_report(self.runtime.config, self.runtime.resources, checks)
 
@@ -1544,17 +1545,3 @@ def _call_of(context: ToolContext) -> Invocation:
     if context.call is None:
         raise UsageError("this context was made by hand: it has no call to bind a state to")
     return context.call
-
-
-def _check_presentation(options: ServerOptions) -> None:
-    """Raise `UsageError` unless the texts and the icons of the server have the right types."""
-    for name in ("instructions", "title", "website_url"):
-        value = getattr(options, name)
-        if value is not None and type(value) is not str:
-            raise UsageError(f"{name} must be a string, not {type(value).__name__}")
-    icons: object = options.icons
-    if icons:
-        from .protocol.content import Icon
-
-        if not isinstance(icons, Sequence) or not all(isinstance(each, Icon) for each in icons):
-            raise UsageError("icons must be a sequence of Icon")

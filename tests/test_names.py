@@ -205,7 +205,8 @@ def read_file(path: Path) -> File:
 def read_code(*folders: str) -> Code:
     code = Code()
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        files = (ROOT / folder).rglob("*.py*")  # with the stub of the public names
+        for path in sorted(each for each in files if each.suffix in (".py", ".pyi")):
             if "node_modules" not in path.parts:
                 code.add(path)
         code.words.update(path.stem for path in (ROOT / folder).rglob("*.js"))

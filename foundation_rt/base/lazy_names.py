@@ -60,14 +60,14 @@ def forward_names(path: str, home: str) -> None:
 
 def lazy(module: str, name: str) -> Callable[..., Any]:
     """Return a function of a module, which is imported when the function is first called."""
-    found: Callable[..., Any] | None = None
+    home: Any = None
 
     def call(*arguments: Any) -> Any:
-        nonlocal found
-        if found is None:
+        nonlocal home
+        if home is None:
             from importlib import import_module
 
-            found = getattr(import_module(module), name)
-        return found(*arguments)
+            home = import_module(module)
+        return getattr(home, name)(*arguments)
 
     return call

@@ -260,15 +260,7 @@ def compose(
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:
         lifespan.attach_logger(logger)
-    engine = Engine(
-        dispatcher,
-        clock,
-        config,
-        workers,
-        directory,
-        ToolContext,
-        lifespan=lifespan,
-    )
+    engine = Engine(dispatcher, clock, config, workers, directory, ToolContext, lifespan=lifespan)
     engine.dependency_overrides = options.dependency_overrides
     runtime = ServerRuntime(
         config,
@@ -290,17 +282,8 @@ def compose(
         from .middleware import build_stack
 
         try:
-            stack = build_stack(
-                config,
-                registry,
-                resources,
-                dispatcher,
-                clock,
-                logger,
-                middleware,
-                options.call_observers,
-                has_others=options.forwarder is not None,
-            )
+            has_others = options.forwarder is not None
+            stack = build_stack(runtime, middleware, options.call_observers, has_others=has_others)
         except MissingExtraError as error:
             raise error.also(*config.extras()) from None
         runtime.use_stack(stack)

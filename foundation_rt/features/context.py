@@ -221,22 +221,12 @@ class ToolContext(Generic[State]):
             TypeError: `params` cannot be written as JSON.
             UsageError: the method or the level is another one.
         """
-        if method == NOTIFICATIONS_PROGRESS:
-            token = self._progress_token()
-            if token is None or type(params.get("progress")) not in (int, float):
-                return
-            sent = {**self.client.revision.keep("progress", params), "progressToken": token}
-        elif method == NOTIFICATIONS_MESSAGE:
-            check_level(params.get("level"))
-            if not is_wanted(params["level"], self.client.log_level):
-                return
-            sent = dict(params)
-        else:
-            raise UsageError(
-                f"a call has {NOTIFICATIONS_PROGRESS} and {NOTIFICATIONS_MESSAGE}, not {method!r}"
-            )
-        call, connection = self._require_call()
-        connection.notify(call, method, sent)
+        from .passed_on import params_to_send
+
+        sent = params_to_send(self.client, self._progress_token(), method, params)
+        if sent is not None:
+            call, connection = self._require_call()
+            connection.notify(call, method, sent)
 
     def close_stream(self) -> None:
         """End the response stream of the client while the call goes on (HTTP-15).

@@ -9,6 +9,7 @@ from ..kernel.registry.tool_definition import ToolDefinition
 if TYPE_CHECKING:
     from ..base.config.settings import ServerConfig
     from ..kernel.execution_limits import ResourceManager
+    from .readiness import ReadinessChecks
 
 HEALTH = ToolDefinition(
     name="health",
@@ -30,3 +31,16 @@ def health_report(config: ServerConfig, resources: ResourceManager) -> dict[str,
         "resources": resources.get_telemetry().to_wire(),
         "status": resources.get_health_status(),
     }
+
+
+async def checked_report(
+    config: ServerConfig, resources: ResourceManager, checks: ReadinessChecks
+) -> dict[str, Any]:
+    """Return the report with the results of the readiness checks (HEALTH-03)."""
+    from .readiness import OK
+
+    results = await checks.results()
+    report = health_report(config, resources) | {"checks": results}
+    if any(result != OK for result in results.values()):
+        report["status"] = "unhealthy"
+    return report

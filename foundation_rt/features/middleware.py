@@ -25,16 +25,15 @@ from .policies import Administrative
 from .prompts.feature import Prompts
 
 if TYPE_CHECKING:
-    from ..base.clock import Clock
     from ..base.config.settings import ServerConfig
     from ..base.logs.logger import StructuredLogger
     from ..kernel.dispatcher import Dispatcher
     from ..kernel.engine.connection import Observe
     from ..kernel.engine.executor import Proceed
-    from ..kernel.execution_limits import ResourceManager
     from ..kernel.feature import RuntimeFeature
     from ..kernel.invocation import Invocation
     from ..kernel.registry.tools import ToolRegistry
+    from ..kernel.runtime import Runtime
     from .audit import AuditLog
     from .audit_file import AuditFile
     from .metrics import Metrics
@@ -85,18 +84,13 @@ class MiddlewareStack(Shown):
 
 
 def build_stack(
-    config: ServerConfig,
-    registry: ToolRegistry,
-    resources: ResourceManager,
-    dispatcher: Dispatcher,
-    clock: Clock,
-    logger: StructuredLogger,
+    runtime: Runtime,
     own: Sequence[Middleware],
     call_observers: Sequence[CallObserver] = (),
     *,
     has_others: bool = False,
 ) -> MiddlewareStack:
-    """Return the middleware that `config` asks for, and the author's `own` within it.
+    """Return the middleware that the configuration asks for, and the author's `own` within it.
 
     `call_observers` are the author's too. `has_others`: other servers stand behind this one.
 
@@ -104,6 +98,8 @@ def build_stack(
         MissingExtraError: the extra of a part is not installed.
         UsageError: `audit.file` cannot be written.
     """
+    config, registry, resources = runtime.config, runtime.registry, runtime.resources
+    dispatcher, clock, logger = runtime.dispatcher, runtime.clock, runtime.logger
     stack = MiddlewareStack()
     around: list[Middleware] = []
     if config.telemetry.tracing:

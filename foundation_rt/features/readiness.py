@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..errors import RegistrationError
-from .health import health_report
 from .probes import Probe
 
 if TYPE_CHECKING:
     from ..base.clock import Clock
-    from ..base.config.settings import ServerConfig
     from ..base.logs.logger import StructuredLogger
-    from ..kernel.execution_limits import ResourceManager
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 OK = "ok"
@@ -65,14 +62,3 @@ def _accept(value: Any) -> None:
     """
     if value is not None and value is not True:
         raise ValueError("it returned neither None nor True")
-
-
-async def checked_report(
-    config: ServerConfig, resources: ResourceManager, checks: ReadinessChecks
-) -> dict[str, Any]:
-    """Return the report with the results of the readiness checks (HEALTH-03)."""
-    results = await checks.results()
-    report = health_report(config, resources) | {"checks": results}
-    if any(result != OK for result in results.values()):
-        report["status"] = "unhealthy"
-    return report

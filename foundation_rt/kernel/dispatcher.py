@@ -21,14 +21,7 @@ from attrs import define, field
 from ..base.lazy_names import lazy
 from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, describe_exception
 from ..protocol.framing import LineTooLong
-from ..protocol.jsonrpc import (
-    ABSENT,
-    Malformed,
-    Message,
-    Notification,
-    Request,
-    encode,
-)
+from ..protocol.jsonrpc import ABSENT, Malformed, Message, Notification, Request, encode
 from ..protocol.methods import (
     INITIALIZE,
     INITIALIZED_SHORT,

@@ -1,4 +1,4 @@
-"""What is wrong with a line that is no message (RPC-02, RPC-20)."""
+"""The faults of lines that are no messages (RPC-02, RPC-20)."""
 
 from __future__ import annotations
 

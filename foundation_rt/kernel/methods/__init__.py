@@ -15,12 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...base.lazy_names import lazy
-from ...protocol.methods import (
-    LOGGING_SET_LEVEL,
-    PING,
-    SERVER_DISCOVER,
-    TOOLS_LIST,
-)
+from ...protocol.methods import LOGGING_SET_LEVEL, PING, SERVER_DISCOVER, TOOLS_LIST
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request

@@ -6,15 +6,11 @@ output are pending (PROC-05).
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...base.logs.writer import BackgroundWriter
-from ...protocol.jsonrpc import Request, parse
-from ...protocol.methods import INITIALIZE
 from ..engine.shutdown import HANDLER_SHARE
 from .reactor import GONE, READABLE
 
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from .descriptors import ProtocolDescriptors
     from .reactor import Reactor
 
-_CHUNK_BYTES = 65_536  # the capacity of a pipe
+CHUNK_BYTES = 65_536  # the capacity of a pipe
 _HIGH_WATER_BYTES = 4 * 1024 * 1024
 _LOW_WATER_BYTES = 1024 * 1024
 _GATHER_BYTES = 2048  # small enough for one direct write of at most PIPE_BUF bytes
@@ -112,20 +108,6 @@ class ClientStreams:
         if self.lines:
             self._reactor.wake()
 
-    def answer_initialize(self) -> None:
-        """Answer `initialize` if it is there already, and serve nothing else before `open`.
-
-        Clients send it as soon as they have started the process.
-        """
-        descriptor = self._descriptors.input
-        if not self._reactor.has_input(descriptor):
-            return
-        with suppress(OSError):  # reported when it is read again
-            # At the end of the input this reads nothing, and will again.
-            self.lines.extend(self.connection.reader.feed(os.read(descriptor, _CHUNK_BYTES)))
-        if self.lines and _is_initialize(self.lines[0]):
-            self.connection.receive(self.lines.popleft())
-
     def watch_hang_up(self) -> None:
         """Read nothing yet, but notice when the client hangs up."""
         self._reactor.watch(self._descriptors.input, GONE, self._on_hang_up_while_waiting)
@@ -134,7 +116,7 @@ class ClientStreams:
         if self.stopped:
             return  # a signal came in the same turn: no more input is served
         try:
-            data = self._reactor.read(self._descriptors.input, _CHUNK_BYTES)
+            data = self._reactor.read(self._descriptors.input, CHUNK_BYTES)
         except OSError:
             data = b""  # a terminal that hung up or a socket that was reset has ended
         if data:
@@ -262,11 +244,3 @@ class ClientStreams:
         self._writer.close(0)
         self._reactor.unwatch(self._descriptors.input)
         self._reactor.unwatch(self._descriptors.output)
-
-
-def _is_initialize(line: bytes | LineTooLong) -> bool:
-    """Return whether a line is the request that begins a session."""
-    if not isinstance(line, bytes):
-        return False
-    message = parse(line)
-    return isinstance(message, Request) and message.method == INITIALIZE

@@ -196,7 +196,9 @@ class StdioTransport:
             self._streams.open()
         else:
             if self.runtime.lifespan.after_initialize:
-                self._streams.answer_initialize()
+                from .early_answer import answer_initialize
+
+                answer_initialize(self.reactor, self.descriptors.input, self._streams)
             self._streams.watch_hang_up()
             self.reactor.start_task(self._enter_lifespan(), self._keep_opening)
 
