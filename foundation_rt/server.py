@@ -24,12 +24,7 @@ from .features.subscriptions.subscribing import publisher_of
 from .features.tool_settings import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
-from .kernel.registry.tools import (
-    ExecutionMode,
-    RegisteredTool,
-    ToolRegistry,
-    is_async_callable,
-)
+from .kernel.registry.tools import ExecutionMode, RegisteredTool, ToolRegistry, is_async_callable
 from .kernel.session import TransportType
 from .protocol.principal import identity_of
 from .protocol.revisions import REVISIONS

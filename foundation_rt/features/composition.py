@@ -213,11 +213,7 @@ class ServerRuntime(Runtime):
         super().close_logs(max(0.0, until - time.monotonic()))
 
 
-def compose(
-    registry: ToolRegistry,
-    options: ServerOptions,
-    config: ServerConfig,
-) -> ServerRuntime:
+def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> ServerRuntime:
     """Create every component that `options` does not contain, and wire all of them.
 
     Args:

@@ -19,12 +19,38 @@ from typing import Any
 
 from ...errors import UsageError
 
-_SECRETS = """
-token key secret password apiKey authorization bearer session cookie passwd pwd passphrase pass
-passcode auth jwt authToken refreshToken sessionId credential clientSecret dbPassword privateKey
-dsn databaseUrl connectionString signature otp pin ssn
-"""
-DEFAULT_REDACT_KEYS: tuple[str, ...] = tuple(_SECRETS.split())
+DEFAULT_REDACT_KEYS: tuple[str, ...] = (
+    "token",
+    "key",
+    "secret",
+    "password",
+    "apiKey",
+    "authorization",
+    "bearer",
+    "session",
+    "cookie",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "pass",
+    "passcode",
+    "auth",
+    "jwt",
+    "authToken",
+    "refreshToken",
+    "sessionId",
+    "credential",
+    "clientSecret",
+    "dbPassword",
+    "privateKey",
+    "dsn",
+    "databaseUrl",
+    "connectionString",
+    "signature",
+    "otp",
+    "pin",
+    "ssn",
+)
 # A word with such an ending is secret as well: PGPASSWORD, accesstoken. Other words do not have it.
 _ENDINGS: tuple[str, ...] = ("password", "passwd", "passphrase", "secret", "token", "credential")
 _ENDINGS += tuple(f"{ending}s" for ending in _ENDINGS)

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 class Completions(RuntimeFeature):
     """The completers of the prompts and templates of a server."""
 
-    requests = MappingProxyType(
-        {COMPLETION_COMPLETE: lazy(f"{__package__}.methods", "complete")},
-    )
+    requests = MappingProxyType({COMPLETION_COMPLETE: lazy(f"{__package__}.methods", "complete")})
 
     def __init__(self, prompts: Prompts, resources: Resources) -> None:
         self._prompts = prompts

@@ -13,13 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import RegistrationError
-from .annotations import (
-    Names,
-    UnresolvedName,
-    names_of_class,
-    names_of_function,
-    without_metadata,
-)
+from .annotations import Names, UnresolvedName, names_of_class, names_of_function, without_metadata
 from .type_schema import UnsupportedType
 
 

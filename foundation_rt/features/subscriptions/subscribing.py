@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.lazy_names import lazy
 from ...kernel.effects import FeatureCallback
 from ...kernel.feature import RuntimeFeature
-from ...protocol.methods import (
-    RESOURCES_SUBSCRIBE,
-    RESOURCES_UNSUBSCRIBE,
-    SUBSCRIPTIONS_LISTEN,
-)
+from ...protocol.methods import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, SUBSCRIPTIONS_LISTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,16 +20,7 @@ from attrs import define, field
 from ...errors import describe_exception
 from ...protocol.framing import LineReader, LineTooLong
 from ...protocol.jsonrpc import Message, Request, parse
-from ..effects import (
-    Abort,
-    Attach,
-    Event,
-    Extend,
-    Log,
-    Notify,
-    Reply,
-    SessionEnded,
-)
+from ..effects import Abort, Attach, Event, Extend, Log, Notify, Reply, SessionEnded
 from ..invocation import Invocation
 from ..session import CLOSED, NO_HEADERS, Session
 

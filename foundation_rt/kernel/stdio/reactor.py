@@ -25,13 +25,7 @@ from attrs import define, field
 
 from ...base.timers import Callback, QueuedTimer, TimerQueue
 from ..engine.loop_monitor import LoopMonitor
-from ..engine.scheduling import (
-    ReportError,
-    create_task,
-    ignore_error,
-    interruption,
-    report_errors,
-)
+from ..engine.scheduling import ReportError, create_task, ignore_error, interruption, report_errors
 
 if TYPE_CHECKING:
     import asyncio
