@@ -68,7 +68,7 @@ def test_program_is_found_as_shells_find_it(
     assert find_program(command, without, "C:\\work", is_there(*files)) == found
 
 
-@pytest.mark.rule("WIN-32")
+@pytest.mark.rule("WIN-32", "WIN-36")
 def test_program_is_started_by_what_runs_it() -> None:
     disk = is_there(r"C:\node\a.exe", r"C:\node\b.ps1", r"C:\node\c.cmd")
     env = {**ENV, "SYSTEMROOT": r"C:\Win"}
