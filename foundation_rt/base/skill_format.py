@@ -2,6 +2,8 @@
 
 A skill is a folder with a file `SKILL.md`, which begins with front matter in YAML. It has a URI,
 and each of its files a URI below it.
+
+Applications may import this module.
 """
 
 from __future__ import annotations

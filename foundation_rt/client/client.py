@@ -536,8 +536,9 @@ class Client:
             UsageError: the method is none that lists.
             MCPError: they cannot be listed; E209: the list is invalid, too long, or does not end.
         """
-        if facts(method).entries is None:
-            lists = ", ".join(name for name, each in METHODS.items() if each.entries is not None)
+        if facts(method).entries is None and method != SKILLS_LIST:
+            listing = (name for name, each in METHODS.items() if each.entries is not None)
+            lists = ", ".join((*listing, SKILLS_LIST))
             raise UsageError(f"request_all takes one of {lists}, not {method!r}")
         members = encode_meta(meta)
 

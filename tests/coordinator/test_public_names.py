@@ -81,6 +81,7 @@ def test_coordinator_uses_only_what_is_public() -> None:
         "base.file_changes",
         "base.lazy_names",
         "base.mcp_json",
+        "base.skill_format",
         "protocol.methods",
     )
     assert not private_imports("apps.coordinator", public)

@@ -20,6 +20,8 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
     )
     shared = (
         "base.abort",
+        "base.files",
+        "base.skill_format",
         "protocol.methods",
         "protocol.peer",
         "protocol.revisions",

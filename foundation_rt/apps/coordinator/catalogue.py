@@ -10,20 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
 from ...base.exact_json import dumps
+from ...base.skill_format import EXTENSION, SKILLS_LIST
+from ...protocol.methods import LIST_METHODS, facts
+
+if TYPE_CHECKING:
+    from ...client import Client
 
 Definition = Mapping[str, Any]
 
-KINDS = ("tools", "resources", "resourceTemplates", "prompts", "instructions", "guidance")
+KINDS = (
+    "tools",
+    "resources",
+    "resourceTemplates",
+    "prompts",
+    "skills",
+    "instructions",
+    "guidance",
+)
 """The lists of a server, named as the member of the result that holds their entries.
 
 The last two hold a text for models, as an entry with `name` and `text`, if the server has one.
 Guidance is read last: that there is none is announced too (COORD-18).
 """
+
+
+LIST_METHOD_OF: Mapping[str, str] = {**LIST_METHODS, "skills": SKILLS_LIST}
+"""The methods that list what a server has, by kind."""
+
+
+def offers(client: Client, kind: str) -> bool:
+    """Return whether a server has declared that it has a list of this kind."""
+    if kind == "skills":
+        return client.server is not None and client.server.can("extensions", EXTENSION)
+    return client.has_capability(facts(LIST_METHOD_OF[kind]).capability or kind)
 
 
 @frozen(eq=False)

@@ -46,7 +46,8 @@ class CoordinatorOptions(CircuitOptions, total=False):
     Attributes:
         start_wait_ms: the longest time that `Coordinator.initialize` waits for servers (10,000).
         lists: the lists to read: `tools` (alone by default), `resources`, `resourceTemplates`,
-            `prompts`, and `instructions`, which is one entry with `name` and `text` at most.
+            `prompts`, `skills`, and `instructions`, which is one entry with `name` and `text` at
+            most.
         guidance: whether the guidance of servers is read (true).
         listed_after_loss_ms: how long the lists of a server that is gone stay as they were
             (30,000).

@@ -15,12 +15,8 @@ from attrs import define
 
 from ...client import ConnectionLostError, MCPError, ServerDescription, log_in
 from ...errors import UsageError
-from ...protocol.methods import (
-    LIST_METHODS,
-    TOOLS_CALL,
-    facts,
-)
-from .catalogue import Definition
+from ...protocol.methods import TOOLS_CALL, facts
+from .catalogue import LIST_METHOD_OF, Definition, offers
 from .connection_pool import EVERYBODY, ConnectionKey, PooledConnection
 from .guarded_request import GuardedRequest
 from .names import inside_name
@@ -148,11 +144,11 @@ class ServerConnections:
         settings = self.settings
         async with self._held_client(session, principal, client_headers) as client:
             await client.initialize(timeout=settings.connect_timeout_ms / 1000)
-            method = LIST_METHODS[kind]
-            if not client.has_capability(facts(method).capability or kind):
+            if not offers(client, kind):
                 return ()
+            method, timeout = LIST_METHOD_OF[kind], settings.timeout_ms / 1000
             try:
-                found = await client.request_all(method, timeout=settings.timeout_ms / 1000)
+                found = await client.request_all(method, timeout=timeout)
             except MCPError as error:
                 if error.original_code == METHOD_NOT_FOUND:
                     return ()

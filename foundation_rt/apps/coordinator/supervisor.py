@@ -32,12 +32,8 @@ from ...client import (
     connect,
 )
 from ...errors import UsageError
-from ...protocol.methods import (
-    LIST_METHODS,
-    facts,
-)
 from .call_slots import CallSlots, StartTurns
-from .catalogue import PROMPT, fallback_guidance, guidance_text
+from .catalogue import LIST_METHOD_OF, PROMPT, fallback_guidance, guidance_text, offers
 from .connection_pool import MAX_CONNECTIONS, ConnectionHandlers, ConnectionKey, ConnectionPool
 from .options import CoordinatorSettings
 from .requests import METHOD_NOT_FOUND, first_line
@@ -476,7 +472,7 @@ class ServerSupervisor:
         log.log(level, text, self.server_id, *arguments, extra={"fields": fields})
 
     def _list_changed(self, kind: str) -> None:
-        kinds = {"resources", "resourceTemplates"} if kind == "resources" else {kind}
+        kinds = {"resources", "resourceTemplates", "skills"} if kind == "resources" else {kind}
         if kind == "prompts" and self.settings.guidance:
             kinds.add(PROMPT)
         self._read_soon(kinds & {*self.settings.lists, PROMPT})
@@ -557,7 +553,7 @@ class ServerSupervisor:
         elif kind == INSTRUCTIONS:
             text = None if client.server is None else client.server.instructions
             self.lists[kind] = _as_entries(kind, text)
-        elif client.has_capability(facts(LIST_METHODS[kind]).capability or kind):
+        elif offers(client, kind):
             self.lists[kind] = await self._read_entries(client, kind, timeout)
         else:
             self.lists[kind] = []
@@ -571,7 +567,7 @@ class ServerSupervisor:
         Many servers with resources have no method for templates, and serve well without.
         """
         try:
-            return await client.request_all(LIST_METHODS[kind], timeout=timeout)
+            return await client.request_all(LIST_METHOD_OF[kind], timeout=timeout)
         except MCPError as error:
             if error.original_code is None:
                 raise

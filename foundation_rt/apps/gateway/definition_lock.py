@@ -32,6 +32,7 @@ KINDS: Final = {
     "prompts": "name",
     "resources": "uri",
     "resourceTemplates": "uriTemplate",
+    "skills": "uri",
     "instructions": "name",
     "guidance": "name",
 }

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from ...base.skill_format import EXTENSION as SKILLS
+from ...base.skill_format import SKILLS_GET
 from ...client import MCPError
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
 from ...features.proxy.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
@@ -38,7 +40,7 @@ from ...protocol.peer import CAPABILITIES_KEY, CORRELATION_KEY, INFO_KEY, LOG_LE
 from ...protocol.revisions import VERSION_KEY
 from .client_request_bridge import TASKS, CallHandlers, ClientRequestBridge, client_of, owner_of
 from .failures import failure
-from .routes import RoutedEntry, Routes
+from .routes import RoutedEntry, Routes, skill_outside, withheld_error
 from .search import CALL_TOOL, read_call
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ CAPABILITIES: Mapping[str, Any] = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
-    "extensions": {TASKS: {}},
+    "extensions": {TASKS: {}, SKILLS: {}},
 }
 """Capabilities that any server may have: clients learn of servers that come later."""
 
@@ -185,6 +187,27 @@ class GatewayForwarder:
             ErrorCode.NOT_FOUND, f"No server has the resource {request.name!r}."
         )
 
+    async def _get_skill(
+        self, request: ForwardedRequest, context: ToolContext
+    ) -> Mapping[str, Any]:
+        """Return the entry of a skill that a server lists; nothing is known of others (GATE-63)."""
+        routes = await self.servers.routes_for(context)
+        if request.name not in routes.skills:
+            routes = await self.servers.routes_when_started(request.name, context, is_uri=True)
+        route = routes.skills.get(request.name)
+        if route is None:
+            routes.refuse_withheld("skills", request.name)
+            raise ToolError(ErrorCode.NOT_FOUND, f"No server lists the skill {request.name!r}.")
+        params = {**request.params, "uri": route.inner}
+        result = await self._exchange(route.server, request, context, params)
+        skill = result.get("skill")
+        if not isinstance(skill, dict):
+            return result
+        withheld = self.servers.withholds(route.server, "skills", skill)
+        if withheld is not None:
+            raise withheld_error(withheld)
+        return {**result, "skill": skill_outside(route, skill)}
+
     async def _complete(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
         routes = await self.servers.routes_for(context)
         ref = request.params.get("ref")
@@ -312,6 +335,8 @@ class GatewayForwarder:
                 return None
         if request.method == PROMPTS_GET:
             return routes.prompts.get(request.name)
+        if request.method == SKILLS_GET:
+            return routes.skills.get(request.name)
         return routes.resources.get(request.name)
 
 
@@ -326,6 +351,7 @@ _ANSWERS: Mapping[str, _Answer] = {
     PROMPTS_GET: GatewayForwarder._get_prompt,
     RESOURCES_READ: GatewayForwarder._read_resource,
     COMPLETION_COMPLETE: GatewayForwarder._complete,
+    SKILLS_GET: GatewayForwarder._get_skill,
     TASKS_GET: GatewayForwarder._ask_about_task,
     TASKS_UPDATE: GatewayForwarder._ask_about_task,
     TASKS_CANCEL: GatewayForwarder._ask_about_task,

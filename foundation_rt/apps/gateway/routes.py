@@ -18,7 +18,7 @@ from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
@@ -73,6 +73,7 @@ class Routes:
     prompts: dict[str, RoutedEntry] = field(factory=dict)
     resources: dict[str, RoutedEntry] = field(factory=dict)
     templates: dict[str, RoutedEntry] = field(factory=dict)
+    skills: dict[str, RoutedEntry] = field(factory=dict)
     servers: Collection[str] = ()
     withheld: dict[tuple[str, str], RoutedEntry] = field(factory=dict)
     _entries: dict[str, tuple[Definition, ...]] = field(factory=dict, init=False)
@@ -92,7 +93,8 @@ class Routes:
         """Return the ways to the entries of these lists.
 
         Args:
-            listed: the lists by kind: `tools`, `prompts`, `resources`, `resourceTemplates`.
+            listed: the lists by kind: `tools`, `prompts`, `resources`, `resourceTemplates`,
+                `skills`.
             servers: the ids of all servers.
             outside_name: makes the names of tools and prompts; the first of equal names has it.
         """
@@ -103,6 +105,7 @@ class Routes:
             "resourceTemplates": _by_uri(
                 listed.get("resourceTemplates", ()), "uriTemplate", servers
             ),
+            "skills": _skills(listed.get("skills", ()), servers),
         }
         self = cls(servers=servers)
         for kind, routes in found.items():
@@ -130,7 +133,7 @@ class Routes:
         allowed = [route for route, why in zip(found, held, strict=True) if why is None]
         why = next(filter(None, held), None)
         if why is not None and not allowed:
-            raise _withheld_error(why)
+            raise withheld_error(why)
         return allowed
 
     def _likely_routes(self, uri: str) -> list[tuple[str, str]]:
@@ -192,7 +195,7 @@ class Routes:
         """
         route = self.withheld.get(("tools", name))
         if route is not None and route.withheld is not None:
-            return _withheld_error(route.withheld)
+            return withheld_error(route.withheld)
         candidates = [outside for outside, route in self.tools.items() if route.inner == name]
         meant = candidates or self._nearest_tools(name)
         hint = f" Did you mean {', '.join(map(repr, meant))}?" if meant else ""
@@ -210,7 +213,7 @@ class Routes:
         """
         route = self.withheld.get((kind, name))
         if route is not None and route.withheld is not None:
-            raise _withheld_error(route.withheld)
+            raise withheld_error(route.withheld)
 
     def _nearest_tools(self, name: str) -> list[str]:
         """Return the tools spelled most like a name: of the server it begins with, else of all.
@@ -238,7 +241,7 @@ def _alike(inner: str, tools: Mapping[str, RoutedEntry]) -> list[str]:
     return [name for each in close_names(inner, outside) for name in outside[each]][:3]
 
 
-def _withheld_error(withheld: Withheld) -> ToolError:
+def withheld_error(withheld: Withheld) -> ToolError:
     """Return the error for what is there, and is withheld until it is accepted (GATE-53)."""
     what = "is new" if withheld.reason == "new" else "has changed"
     command = f"foundation-rt gateway accept --lock FILE --server {withheld.server}"
@@ -280,6 +283,27 @@ def _by_uri(listed: Listed, member: str, servers: Collection[str]) -> dict[str, 
             shown = {**definition, member: outside}
             routes.setdefault(outside, RoutedEntry(server, inner, shown, withheld))
     return routes
+
+
+def _skills(listed: Listed, servers: Collection[str]) -> dict[str, RoutedEntry]:
+    """Return the skills by URI; the files of one have the prefix that its own URI has."""
+    return {
+        outside: evolve(route, definition=skill_outside(route, route.definition))
+        for outside, route in _by_uri(listed, "uri", servers).items()
+    }
+
+
+def skill_outside(route: RoutedEntry, entry: Definition) -> Definition:
+    """Return the entry of a skill with the URIs that clients of the gateway use for it."""
+    if route.definition.get("uri") == route.inner:
+        return entry
+    files = entry.get("resources")
+    if isinstance(files, list):
+        files = [
+            {**each, "uri": f"{route.server}+{each.get('uri')}"} if isinstance(each, dict) else each
+            for each in files
+        ]
+    return {**entry, "uri": route.definition["uri"], "resources": files}
 
 
 def _begins_with_id(uri: str, servers: Collection[str]) -> bool:

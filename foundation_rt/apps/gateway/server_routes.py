@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.gateway")
 
-KINDS = ("tools", "resources", "resourceTemplates", "prompts")
+KINDS = ("tools", "resources", "resourceTemplates", "prompts", "skills")
 LISTS = (*KINDS, "instructions")
-_ANNOUNCED = {"resourceTemplates": "resources"}
+_ANNOUNCED = {"resourceTemplates": "resources", "skills": "resources"}
 _LIST_CHANGES = {
     f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")
 }
@@ -404,9 +404,13 @@ class ServerRoutes:
 
     # -- the lock
 
+    def withholds(self, server_id: str, kind: str, definition: Definition) -> Withheld | None:
+        """Return why a definition that came now is withheld; None if it is recorded (GATE-53)."""
+        return None if self._lock is None else self._lock.check(server_id, kind, definition)
+
     def _admits(self, server_id: str, kind: str, definition: Definition) -> bool:
         """Return whether what the coordinator has read may be used, as by a chat beside it."""
-        return self._lock is None or self._lock.check(server_id, kind, definition) is None
+        return self.withholds(server_id, kind, definition) is None
 
     def _record_new(self, lock: DefinitionLock, own: Mapping[str, ServerLists]) -> None:
         """Record the definitions of servers that were never listed before (GATE-31).

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...kernel.invocation import Invocation
     from ..context import ToolContext
 
-ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
+ListKind = Literal["tools", "resources", "resourceTemplates", "prompts", "skills"]
 """A list, by the member of its result that holds the entries."""
 
 Entries = Sequence[Mapping[str, Any]]
@@ -93,8 +93,8 @@ class RequestForwarder(Protocol):
     def capabilities(self) -> Mapping[str, Any]:
         """The `ServerCapabilities` that it adds to those of the server; read at each handshake.
 
-        `resources`, `prompts` and `completions`, and the extension for tasks, say which methods it
-        is given. Tools it is always given.
+        `resources`, `prompts` and `completions`, and the extensions for tasks and for skills, say
+        which methods it is given. Tools it is always given.
         """
         ...
 

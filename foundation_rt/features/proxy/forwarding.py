@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.cursors import InvalidCursor, read_cursor
+from ...base.skill_format import SKILLS_GET, SKILLS_LIST
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
 from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
-from ...kernel.replies import invalid_params
+from ...kernel.replies import invalid_params, method_not_found
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
@@ -31,6 +32,7 @@ from ...protocol.methods import (
 from ..handler_calls import admit, assign_handler_ids
 from ..prompts.feature import Prompts
 from ..resources.feature import Resources
+from ..skills.feature import Skills
 from ..subscriptions.methods import subscriptions_of
 from ..tasks.support import EXTENSION, require_extension
 from . import subscriptions
@@ -98,6 +100,9 @@ class Forwarding(RuntimeFeature):
         """Take part in the decisions of a server."""
         self.dispatcher = dispatcher
         subscriptions_of(dispatcher).on_grant_end = self.on_ended
+        for method in (SKILLS_LIST, SKILLS_GET):  # an extension of every revision, like own methods
+            dispatcher.methods.setdefault(method, _refuse)
+            dispatcher.own.add(method)
 
     def on_ended(self, request: ForwardedRequest) -> None:
         """Report the end of a subscription to the forwarder."""
@@ -291,9 +296,17 @@ class Forwarding(RuntimeFeature):
         if kind == "prompts":
             prompts: Prompts = self.dispatcher.parts[Prompts]
             return prompts.registry
+        if kind == "skills":
+            skills: Skills | None = self.dispatcher.parts.get(Skills)
+            return None if skills is None else skills.registry
         offered: Resources = self.dispatcher.parts[Resources]
         resources = offered.registry
         return resources.resources if kind == "resources" else resources.templates
+
+
+def _refuse(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> Any:
+    """Refuse a method that neither the server nor its forwarder has."""
+    raise method_not_found(request)
 
 
 _SUBSCRIBING = {

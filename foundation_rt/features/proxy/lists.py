@@ -32,6 +32,7 @@ KEY_MEMBERS: Mapping[ListKind, str] = {
     "resources": "uri",
     "resourceTemplates": "uriTemplate",
     "prompts": "name",
+    "skills": "uri",
 }
 """The member that a list is sorted by."""
 

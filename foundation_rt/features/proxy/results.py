@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...base.skill_format import SKILLS_GET
 from ...protocol.content import AUDIO_URI
 from ...protocol.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from ...protocol.peer import SERVER_INFO_KEY
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Wire = Mapping[str, Any]
 
 _CACHE_HINTS = ("ttlMs", "cacheScope")
+_CACHED = (RESOURCES_READ, SKILLS_GET)
 
 # The content kinds that some revisions lack; any other unknown kind goes out as it came.
 _LATE_KINDS = frozenset(("audio", "resource_link"))
@@ -66,6 +68,7 @@ _ADAPT_ENTRY: dict[ListKind, Callable[[Wire, Revision], Wire]] = {
     "resources": _resource,
     "resourceTemplates": _resource,
     "prompts": _prompt,
+    "skills": lambda entry, revision: entry,
 }
 
 
@@ -96,13 +99,13 @@ def complete(results: ResultWriter, peer: Peer, method: str, kept: dict[str, Any
     if peer.revision.is_stateless:
         kept.setdefault("resultType", "complete")
         kept["_meta"] = {SERVER_INFO_KEY: results.server_info(peer.revision), **meta}
-        if method == RESOURCES_READ:
+        if method in _CACHED:
             hints = results.cache_hints(peer) | {"cacheScope": "private"}
             for name, value in hints.items():
                 kept.setdefault(name, value)
         return
     kept.pop("resultType", None)
-    if method == RESOURCES_READ:
+    if method in _CACHED:
         for name in _CACHE_HINTS:
             kept.pop(name, None)
     if SERVER_INFO_KEY in meta:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ...base.shown import Shown
+from ...base.skill_format import EXTENSION as SKILLS
+from ...base.skill_format import SKILLS_GET, SKILLS_LIST
 from ...kernel.replies import invalid_params
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
@@ -28,6 +30,7 @@ from ...protocol.methods import (
 from ..prompts.feature import Prompts
 from ..resources.feature import Resources
 from ..resources.methods import read_uri
+from ..skills.feature import Skills
 from ..tasks.feature import Tasks
 from ..tasks.support import EXTENSION
 
@@ -64,8 +67,8 @@ class Route(Shown):
         """Return whether a forwarder of these capabilities is given the method."""
         if self.capability is None:
             return True
-        if self.capability == EXTENSION:
-            return EXTENSION in capabilities.get("extensions", ())
+        if self.capability in (EXTENSION, SKILLS):
+            return self.capability in capabilities.get("extensions", ())
         if self.capability == _SUBSCRIBE:
             resources = capabilities.get("resources")
             return isinstance(resources, Mapping) and bool(resources.get("subscribe"))
@@ -145,6 +148,11 @@ def _has_task(dispatcher: Dispatcher, session: Session, request: Request) -> boo
     return type(task_id) is str and tasks.record_of(task_id, session.principal) is not None
 
 
+def _has_skill(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
+    """Return whether the server itself has the skill, whose `SKILL.md` is a resource (SKILL-08)."""
+    return Skills in dispatcher.parts and has_resource(dispatcher, session, read_uri(request))
+
+
 _task = Route(EXTENSION, _task_id, _has_task)
 
 ROUTES: Mapping[str, Route] = {
@@ -158,6 +166,8 @@ ROUTES: Mapping[str, Route] = {
     PROMPTS_LIST: Route("prompts", _no_name, _nothing, "prompts"),
     PROMPTS_GET: Route("prompts", _prompt_name, _has_prompt),
     COMPLETION_COMPLETE: Route("completions", _reference, _has_reference),
+    SKILLS_LIST: Route(SKILLS, _no_name, _nothing, "skills"),
+    SKILLS_GET: Route(SKILLS, read_uri, _has_skill),
     TASKS_GET: _task,
     TASKS_UPDATE: _task,
     TASKS_CANCEL: _task,

@@ -55,6 +55,10 @@ class Skills(RuntimeFeature):
             DIRECTORY_READ: partial(_begin, self._read_directory),
         }
 
+    def decide(self, dispatcher: Dispatcher) -> None:
+        """Be found by what lists the skills of others beside these."""
+        dispatcher.parts[Skills] = self
+
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add the extension to the capabilities of the server (SKILL-02)."""
         if self.registry.was_used:
