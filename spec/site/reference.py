@@ -21,7 +21,7 @@ GROUPS = {
         *("server", "features.composition", "features.own_features"),
         *("http", "protocol.principal", "protocol.peer"),
     ),
-    "Handlers": ("features.context", "base.abort", "features.signatures"),
+    "Handlers": ("features.context", "features.session_log", "base.abort", "features.signatures"),
     "Definitions and results": (
         *("kernel.registry", "protocol"),
         *("features.prompts", "features.resources", "features.completions"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server
-from foundation_rt.base.ids import UuidRequestIds
+from foundation_rt.base.request_ids import UuidRequestIds
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
 from foundation_rt.client.session.pending_requests import (

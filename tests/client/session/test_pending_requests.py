@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.base.ids import SequentialIds, UuidRequestIds
+from foundation_rt.base.ids import SequentialIds
+from foundation_rt.base.request_ids import UuidRequestIds
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.session.pending_requests import (
     ABANDONED_SECONDS,

@@ -154,7 +154,9 @@ def test_what_nobody_touched_is_not_sent(browser: Browser, tmp_path: Path) -> No
             expect(page.get_by_role("article")).to_have_count(2)
             card = page.get_by_role("article").first
             expect(card).to_have_attribute("data-state", "done")
-        calls = front.reader.of("wire", leg="client", method="tools/call")
+        asked = {"leg": "client", "method": "tools/call"}  # the page may have its answer before
+        front.reader.wait_for("wire", lambda _: len(front.reader.of("wire", **asked)) == len(sent))
+        calls = front.reader.of("wire", **asked)
         assert [each["message"]["params"]["arguments"] for each in calls] == sent
 
 
