@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -204,21 +205,21 @@ async def test_large_messages_are_cut_and_their_size_told(front: DevFront) -> No
 
 @pytest.mark.rule("DEV-20")
 async def test_reader_that_comes_again_gets_what_it_has_missed(front: DevFront) -> None:
+    front.reader.forget()
     async with connect(target(front), revision=OLD) as client:
         await client.call("big", {"size": 1})
-        front.reader.wait_for("call", phase="end")
-        first = front.read_events()
-        first.wait_for("call", phase="end", name="big")
-        first.close()
+        seen = front.reader.wait_for("call", phase="end")
+        with closing(front.read_events()) as first:
+            first.wait_for("call", phase="end", call=seen["call"])
         front.reader.forget()
         await client.call("big", {"size": 11})
-        front.reader.wait_for("call", phase="end")
-    again = front.read_events(first.ids[-1])
-    again.wait_for("call", phase="end")
-    assert again.events[0][0] == "state"
-    assert again.of("reset") == []
-    assert len(again.of("call", phase="start", name="big")) == 1
-    again.close()
+        missed = front.reader.wait_for("call", phase="end")
+    with closing(front.read_events(first.ids[-1])) as again:
+        again.wait_for("call", phase="end", call=missed["call"])
+        assert again.events[0][0] == "state"
+        assert again.of("reset") == []
+        started = again.of("call", phase="start", name="big")
+        assert [each["call"] for each in started] == [missed["call"]]
 
 
 @pytest.mark.rule("DEV-20")

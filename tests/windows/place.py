@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -98,9 +99,17 @@ def run_python(*words: str) -> Iterator[bytes]:
         stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
+        threading.Thread(target=_end_leftovers, args=(process,), daemon=True).start()
         yield from process.stdout
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def _end_leftovers(process: subprocess.Popen[bytes]) -> None:
+    """End what a program has left behind when it has ended: it would hold the output open."""
+    process.wait()
+    if not IS_WINDOWS:
+        subprocess.run(["wineserver", "-k"], env=environment(), check=False)
 
 
 def _install_wine() -> None:
