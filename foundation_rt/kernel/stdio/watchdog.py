@@ -56,7 +56,8 @@ class Watchdog:
         hang_up_budget: how long a turn may last after the client has hung up, in seconds.
         signal_budget: the time from an ending signal to the end of the process, in seconds.
         on_blocked: called with the number of seconds that a turn has lasted.
-        on_signal: wakes the main thread; the system may deliver a signal to another one.
+        on_signal: wakes the main thread: Python calls handlers there alone, and the system may
+            deliver a signal to another thread, or to this one just before it waits.
         end_process: ends the process at once with an exit code; does not return.
 
     Attributes:
@@ -200,14 +201,19 @@ class Watchdog:
         for command in commands:
             if command == _END:
                 self._ending = True
-            elif command in self._to_end:
-                due = time.monotonic() + (0.0 if self._signalled else self.signal_budget)
-                self._signalled = True
-                if self._limit is not None:
-                    due = min(due, self._limit[0])
-                # The signal's exit code replaces any earlier one (PROC-04).
-                self._limit = (due, exit_code(command))
-                self.on_signal()
+            elif command != _LOOK:
+                if command in self._to_end:
+                    self._limit_by_signal(command)
+                self.on_signal()  # also for a handler that a tool has set
+
+    def _limit_by_signal(self, number: int) -> None:
+        """Let the process end in time after an ending signal; at once after the second one."""
+        due = time.monotonic() + (0.0 if self._signalled else self.signal_budget)
+        self._signalled = True
+        if self._limit is not None:
+            due = min(due, self._limit[0])
+        # The signal's exit code replaces any earlier one (PROC-04).
+        self._limit = (due, exit_code(number))
 
     def _next_limit(self) -> float | None:
         return None if self._limit is None else self._limit[0]
