@@ -20,7 +20,13 @@ from typing import Any
 from attrs import field, frozen
 
 from ...errors import UsageError
-from ..files import is_private, make_private_folder, open_private, user_folder
+from ..files import (
+    is_private,
+    locked_folder,
+    make_private_folder,
+    open_private,
+    user_folder,
+)
 from ..logs.redaction import Redactor
 from ..shell_words import join
 from .files import ServerFile
@@ -169,13 +175,14 @@ def agree(entries: Iterable[WaitingEntry]) -> None:
     )
     try:
         make_private_folder(path.parent)
-        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            if sys.platform != "win32":
-                os.fchmod(descriptor, 0o600)
-            os.write(descriptor, f"{lines}\n".encode())
-        finally:
-            os.close(descriptor)
+        with locked_folder(path.parent):  # Windows seeks to the end, and writes there afterwards
+            descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            try:
+                if sys.platform != "win32":
+                    os.fchmod(descriptor, 0o600)
+                os.write(descriptor, f"{lines}\n".encode())
+            finally:
+                os.close(descriptor)
     except OSError as error:
         raise UsageError(
             f"the agreement cannot be recorded in {path} ({error.strerror}): set XDG_STATE_HOME to"
