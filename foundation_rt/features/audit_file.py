@@ -10,7 +10,7 @@ OPS-39):
 * A process that is killed in the middle of a write leaves a part of a line. The next write begins
   with a newline then: one line is broken, and no other.
 * The lock is waited for a second at most, since its holder may have been stopped. Without it the
-  write is still one append.
+  write is still one append; on Windows, where an append is a seek and a write, it is tried again.
 * Before each write the path is compared with the open file, so that a file that was moved, or
   deleted, is left at once (logrotate: rename and create).
 * What cannot be written waits, and is tried again every second. Only when the queue is full records
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
 """To be read too: the last byte. O_NONBLOCK, since the open of a FIFO would block."""
+
+_APPENDS_AT_ONCE = os.name != "nt"
+"""Whether two processes without a lock write after one another (POSIX, O_APPEND)."""
 
 _CHUNK = 65_536
 _DELAY_SECONDS = 0.02
@@ -261,6 +264,8 @@ class _FileWriter:
         """
         descriptor = self._current_file()
         is_locked = _lock(descriptor)
+        if not is_locked and not _APPENDS_AT_ONCE:
+            raise OSError(errno.EAGAIN, "another process has locked it")
         try:
             size = os.fstat(descriptor).st_size
             if size and _last_byte(descriptor) != b"\n":

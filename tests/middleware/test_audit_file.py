@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from foundation_rt import Server, UsageError
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.files import try_lock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features import audit_file
 from foundation_rt.features.audit_file import AuditFile, check_path
@@ -263,9 +263,25 @@ def test_lock_that_is_never_released_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(audit_file, "_LOCK_SECONDS", 0.01)
     with bench.path.open("wb") as holder:
-        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert try_lock(holder.fileno())
         bench.write(1, 2)
         bench.flush()
+    assert numbers(bench.path) == [1, 2]
+
+
+@pytest.mark.rule("WIN-22")
+def test_without_atomic_appends_records_wait_for_the_lock(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_file, "_APPENDS_AT_ONCE", False)
+    monkeypatch.setattr(audit_file, "_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(audit_file, "_RETRY_SECONDS", 0.01)
+    with bench.path.open("wb") as holder:
+        assert try_lock(holder.fileno())
+        bench.write(1, 2)
+        assert not bench.file.flush(0.05)
+        assert bench.path.stat().st_size == 0
+    bench.flush()
     assert numbers(bench.path) == [1, 2]
 
 

@@ -6,6 +6,7 @@ need is not even imported there.
 
 from __future__ import annotations
 
+_AUDIT = "tests/middleware/test_audit_file.py"
 _GATEWAY = "tests/gateway/test_faults.py"
 _SQLITE = "tests/database/test_sqlite.py"
 _TASKS = "tests/task_server/faults/test_sqlite.py"
@@ -36,6 +37,8 @@ TESTS = (
     f"{_SQLITE}::test_kill_of_one_process_loses_nothing_and_leaves_the_others_working",
     f"{_SQLITE}::test_process_knows_whether_it_is_alone",
     f"{_SQLITE}::test_private_file_and_its_journal_are_for_their_owner_only",
+    f"{_AUDIT}::test_processes_share_a_file_line_by_line",
+    f"{_AUDIT}::test_without_atomic_appends_records_wait_for_the_lock",
     "tests/agents/ledger/test_killed.py",
     "tests/agents/ledger/test_setup.py",
     "tests/coordinator/test_servers.py::test_killed_server_fails_its_call_and_no_other",
