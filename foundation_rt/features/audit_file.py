@@ -44,7 +44,7 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
 """To be read too: the last byte. O_NONBLOCK, since the open of a FIFO would block."""
 
 _APPENDS_AT_ONCE = os.name != "nt"
-"""Whether two processes without a lock write after one another (POSIX, O_APPEND)."""
+"""On POSIX an append goes to the end, whoever else writes (O_APPEND)."""
 
 _CHUNK = 65_536
 _DELAY_SECONDS = 0.02
