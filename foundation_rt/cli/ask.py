@@ -194,7 +194,7 @@ ASK = CliCommand(
     about="""\
 A language model answers, and uses the tools of the servers in mcp.json. Before it calls a tool you
 are asked, unless its server's entry has "alwaysAllow" with its name, or "trust": true and the tool
-says that it only reads. Without a terminal other calls need --yes.
+says that it only reads. Without a terminal other calls, and skills, need --yes.
 
 The answer goes to stdout, all else to stderr. The model is chosen as `foundation-rt host` chooses
 it: by a key in the environment or in .env; without a key, QUESTION is a command such as
@@ -372,9 +372,15 @@ class Conversation:
     async def _approval(self, payload: Mapping[str, Any]) -> Decision:
         server, given = payload["server"], _json(payload["arguments"])
         if payload["kind"] == "sampling":
-            asked = f"Let {server} ask the model {given}?"
+            asked = printable_line(f"Let {server} ask the model {given}?")
+        elif payload["kind"] == "skill":
+            skill = payload["skill"]
+            asked = (
+                f"{printable_line(skill['uri'])} of {printable_line(server)}, in its own words:\n"
+                f"{printable_text(skill['text'])}\nLet the model read this?"
+            )
         else:
-            asked = f"Call {payload['tool']} {given}?"
+            asked = printable_line(f"Call {payload['tool']} {given}?")
         words: dict[str, Decision] = {"y": "once", "yes": "once", "a": "session"}
         choices = "y: yes, a: yes, and again without asking"
         if "trust" in payload["decisions"]:
@@ -382,7 +388,7 @@ class Conversation:
             choices += f", t: yes, and trust what {server} says only reads"
         try:
             said = await self._person.ask(
-                f"{printable_line(asked)}\n{printable_line(choices)}; anything else: no > "
+                f"{asked}\n{printable_line(choices)}; anything else: no > "
             )
         except InputClosedError:
             return "deny"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.apps.host import texts
+from tests.features.test_skills import write_skill
 from tests.support import fork_server
 from tests.support.failing_vendor import FAILURES, KEY, failing_vendor, here
 from tests.support.fake_models import FakeModels
@@ -115,6 +116,28 @@ def test_without_a_terminal_nothing_is_approved(tmp_path: Path) -> None:
     declined = ask(tmp_path, *questions, "Who am I?")
     assert "desk asks, and nobody is there: Who are you?" in declined.stderr
     assert ("decline" in declined.stdout, declined.returncode) == (True, 0)
+
+
+@pytest.mark.rule("CLI-35", "CLI-88")
+def test_skill_is_shown_at_the_terminal_before_the_model_reads_it(tmp_path: Path) -> None:
+    arguments = {"skill": "desk:refunds"}
+    options = prepared(
+        tmp_path, [[{"call": "read_skill", "arguments": arguments}], [{"echo": "result"}]]
+    )
+    text = "---\nname: refunds\ndescription: d\n---\nAsk \x1b]0;x\x07 first.\n"
+    write_skill(tmp_path / "skills" / "refunds", {"SKILL.md": text.encode()})
+    (tmp_path / "app.py").write_text(f"{APP}\nserver.skills_from({str(tmp_path / 'skills')!r})\n")
+    terminal = Terminal(tmp_path, *options, "Refund it")
+    terminal.until("skill://refunds/SKILL.md of desk, in its own words:")
+    terminal.until("Ask \\x1b]0;x\\x07 first.")
+    terminal.until("Let the model read this?")
+    terminal.until("> ")
+    terminal.write("y\n")
+    terminal.until("read_skill is done")
+    assert terminal.end() == 0
+    alone = ask(tmp_path, *options, "Refund it")
+    assert "Nobody is there who could approve this skill" in alone.stdout
+    assert alone.returncode == 5
 
 
 @pytest.mark.rule("CLI-36")

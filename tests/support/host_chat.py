@@ -294,7 +294,8 @@ async def chat(
     chosen = OrchestratorSettings(**settings)
     options = connection_options(chosen.roots, chosen.approval_timeout_ms)
     options["revision"] = revision
-    async with Coordinator.from_plans(source, connections=options) as coordinator:
+    lists = ("tools", "skills")
+    async with Coordinator.from_plans(source, lists=lists, connections=options) as coordinator:
         yield ConversationOrchestrator(
             model, coordinator, histories or MemoryHistories(), chosen, **(more or {})
         )

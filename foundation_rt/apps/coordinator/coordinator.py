@@ -221,6 +221,10 @@ class Coordinator:
         """Return the entries of one of `lists` as they came, each with the id of its server."""
         return self._servers.catalogue.listed(kind)
 
+    def admits(self, server_id: str, kind: str, definition: Definition) -> bool:
+        """Return whether the option `admits` lets a definition be used (COORD-75)."""
+        return self._settings.admits(server_id, kind, definition)
+
     def entry(self, tool_name: str) -> ToolRegistryEntry | None:
         """Return a tool by its name; None if the name leads to none."""
         return self._servers.entry(tool_name)

@@ -562,14 +562,14 @@ class ServerSupervisor:
     async def _read_entries(
         self, client: Client, kind: str, timeout: float
     ) -> list[dict[str, Any]]:
-        """Return a list of the server; what was known of one that it refuses (COORD-58).
+        """Return a list of the server; what was known of one that it does not give (COORD-58).
 
         Many servers with resources have no method for templates, and serve well without.
         """
         try:
             return await client.request_all(LIST_METHOD_OF[kind], timeout=timeout)
         except MCPError as error:
-            if error.original_code is None:
+            if error.original_code is None and not isinstance(error, CallTimeoutError):
                 raise
             if error.original_code != METHOD_NOT_FOUND:
                 log.warning("%s of server %r not read: %s", kind, self.server_id, error.message)

@@ -247,6 +247,7 @@ class HostParts:
         return Coordinator.from_plans(
             self.servers.read,
             self.servers.watched,
+            lists=("tools", "skills"),
             connections=self._connections(),
             **self._circuits(),
         )

@@ -40,6 +40,19 @@ SCRIPT: list[dict[str, Any]] = [
         "user": "remove",
         "answers": [[{"call": "tools:remove", "arguments": {"path": "a.txt"}}], ["It is gone."]],
     },
+    {
+        "user": "parcel",
+        "answers": [
+            [{"call": "read_skill", "arguments": {"skill": "tools:parcels"}}],
+            [
+                {
+                    "call": "read_skill",
+                    "arguments": {"skill": "tools:parcels", "path": "forms.md"},
+                }
+            ],
+            [{"echo": "result"}],
+        ],
+    },
     {"user": "post", "answers": [[{"call": "tools:post"}], [{"echo": "result"}]]},
     {"user": "wait", "answers": [["I wait.", {"call": "tools:wait"}], ["never"]]},
     {"user": "numbers", "answers": [[{"call": "tools:keep", "arguments": NUMBERS}], ["Kept."]]},
@@ -181,6 +194,28 @@ def test_an_approval_is_decided_by_the_keyboard(chat: Page) -> None:
     chat.keyboard.press("1")
     expect(chat.locator(".assistant")).to_contain_text("It is gone.")
     expect(chat.get_by_role("article")).to_contain_text("removed a.txt")
+
+
+@pytest.mark.rule("HPAGE-81", "TURN-93", "TURN-94", "HPAGE-18")
+def test_skill_is_read_once_a_person_has_read_it(chat: Page) -> None:
+    chat.keyboard.press("Alt+S")
+    chat.get_by_role("dialog").get_by_text("1 skill", exact=True).click()
+    expect(chat.get_by_role("dialog")).to_contain_text("Send parcels abroad.")
+    shot(chat, "real-skills")
+    chat.keyboard.press("Escape")
+    say(chat, "parcel")
+    group = chat.get_by_role("group", name="Let the model read this of the skill parcels")
+    expect(group).to_be_focused()
+    expect(group).to_contain_text("Ask for the country first.")
+    shot(chat, "real-skill-approval")
+    chat.keyboard.press("2")
+    for _ in range(2):
+        expect(chat.locator(".assistant")).to_contain_text("Use form CN22.")
+        first, second = chat.get_by_role("article", name="Skill parcels, server tools").all()
+        expect(first).to_contain_text("Allowed in this chat")
+        expect(second).to_contain_text("The model has read forms.md")
+        shot(chat, "real-skill-read")
+        chat.reload()
 
 
 @pytest.mark.rule("HPAGE-02", "HPAGE-22")

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import APPROVAL, SERVERS, begin, call, field
+from tests.host.page.test_skills import read_skill, skill
 from tests.support.axe import axe_source, findings
 from tests.support.chromium import shot, watched_page
 from tests.support.scripted_host import ScriptedHost, scripted_host
@@ -190,7 +191,8 @@ def lost(page: Page, host: ScriptedHost) -> None:
 
 
 VIEWS: list[Callable[[Page, ScriptedHost], None]] = [
-    *(welcome, words, cards, approval, form, address, writing, branches, ended, servers),
+    *(welcome, words, cards, skill, read_skill, approval, form, address, writing, branches),
+    *(ended, servers),
     shortcuts,
     *(change_of_a_chat, question_before_loss, lost),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -9,6 +10,8 @@ from attrs import frozen
 from foundation_rt import Server, ToolAnnotations, ToolContext
 
 server = Server("tools", version="1.0.0")
+
+server.skills_from(Path(__file__).with_name("skills"))
 
 READ_ONLY = ToolAnnotations(read_only=True)
 

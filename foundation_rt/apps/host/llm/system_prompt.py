@@ -60,14 +60,14 @@ def compile_system_prompt(
         left -= _size(INSTRUCTION) + 2
         entries = [_tool_entry(tool) for tool in tool_definitions]
         budget = left if not server_tool_prompts else left * 3 // 4
-        listed = "Tools:\n" + "\n".join(_share(entries, budget - 8, "tools"))
+        listed = "Tools:\n" + "\n".join(share(entries, budget - 8, "tools"))
         sections.append(listed)
         left -= _size(listed) + 2
     blocks = [_guidance(server, text) for server, text in server_tool_prompts.items() if text]
     space = left - sum(_size(head) + _size(foot) + 2 for head, _, foot in blocks)
     if space < _LEAST_SHARE * len(blocks):
         return "\n\n".join([*sections, *_first_blocks(blocks, left)])
-    texts = _share([text for _, text, _ in blocks], space, "servers")
+    texts = share([text for _, text, _ in blocks], space, "servers")
     sections += [head + text + foot for (head, _, foot), text in zip(blocks, texts, strict=True)]
     return "\n\n".join(sections)
 
@@ -78,9 +78,14 @@ def _tool_entry(tool: ModelTool) -> str:
     return f"- {tool.name}: {description}\n  parameters: {parameters}"
 
 
+def fence_of(text: str) -> str:
+    """Return the line before and after a text, which it cannot have itself."""
+    return "~" * (1 + max([2, *(len(run) for run in _TILDES.findall(text))]))
+
+
 def _guidance(server: str, text: str) -> tuple[str, str, str]:
     """Return the head, the text and the foot of a block that the text cannot leave (LLM-52)."""
-    fence = "~" * (1 + max([2, *(len(run) for run in _TILDES.findall(text))]))
+    fence = fence_of(text)
     name = dumps(server).decode()
     head = f"What the server {name} says of its tools, in its own words:\n{fence}\n"
     return head, text.strip("\n"), f"\n{fence}"
@@ -98,8 +103,14 @@ def _first_blocks(blocks: Sequence[tuple[str, str, str]], space: int) -> list[st
     return [*shown, f"[Guidance of {len(blocks) - len(shown)} more servers has no room here.]"]
 
 
-def _share(texts: Sequence[str], budget: int, what: str) -> list[str]:
-    """Return the texts, the largest cut so that all have room; else the first ones."""
+def share(texts: Sequence[str], budget: int, what: str) -> list[str]:
+    """Return the texts, the largest cut so that all have room; else the first ones.
+
+    Args:
+        texts: each in a line, or lines, of its own.
+        budget: the most bytes of all.
+        what: they are, in the plural.
+    """
     sizes = [_size(text) + 1 for text in texts]
     if sum(sizes) <= budget:
         return list(texts)

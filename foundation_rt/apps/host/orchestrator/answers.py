@@ -45,10 +45,11 @@ class ModelAnswer:
 
 
 def model_tools(services: TurnServices, session_id: str) -> list[ModelTool]:
-    """Return the tools that a model is told of in the next request of a chat (TURN-85)."""
+    """Return the tools that a model is told of in the next request of a chat (TURN-85, TURN-91)."""
     listed = [ModelTool.of(entry) for entry in services.coordinator.tools]
     history = services.histories.get_history(session_id)
-    return services.choice.choose(listed, services.llm.max_tools, history)
+    chosen = services.choice.choose(listed, services.most_tools, history)
+    return [*chosen, *services.skills.tools()]
 
 
 def guidance(coordinator: Coordinator) -> dict[str, str]:

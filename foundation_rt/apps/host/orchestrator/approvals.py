@@ -1,9 +1,10 @@
 """Approvals: the calls that need one, and what people have decided before (TURN-20 to TURN-29).
 
-A person decides on a subject: a tool, or a server's use of the model, by its name. What is kept of
-a decision is one word for each subject, the newest: what the subject was when it was allowed (its
-server's command or URL, and its whole definition), or a mark, with which it is asked about each
-time. So neither a new definition, nor another server of that name, nor annotations undo a refusal.
+A person decides on a subject: a tool, a skill, or a server's use of the model, by its name. What
+is kept of a decision is one word for each subject, the newest: what the subject was when it was
+allowed (its server's command or URL, and its whole definition), or a mark, with which it is asked
+about each time. So neither a new definition, nor another server of that name, nor annotations undo
+a refusal.
 
 `PendingAnswers` are the approvals and questions that wait for a person; the first answer counts
 (TURN-24).
@@ -28,6 +29,7 @@ from ..chat import MAX_DECISIONS
 from ..events import Approval, Decision
 
 if TYPE_CHECKING:
+    from ....client import Skill
     from ...coordinator import Coordinator
     from .histories import ConversationHistories
 
@@ -91,7 +93,7 @@ _MAX_ALLOWED = 1000
 
 @frozen
 class Subject:
-    """The tool or the server that people decide on, in hashes.
+    """The tool, skill or server that people decide on, in hashes.
 
     Attributes:
         name: of its kind, its server's id and its own name.
@@ -151,6 +153,13 @@ class Approvals:
             _digest("tool", entry.server_id, definition.name),
             _digest("tool", self._identity(entry.server_id), definition.wire),
             definition.is_read_only and not entry.was_writing,
+        )
+
+    def skill(self, server_id: str, skill: Skill) -> Subject:
+        """Return the subject of a skill: its front matter, and what each of its files is."""
+        return Subject(
+            _digest("skill", server_id, skill.uri),
+            _digest("skill", self._identity(server_id), skill.wire),
         )
 
     def sampling(self, server_id: str) -> Subject:

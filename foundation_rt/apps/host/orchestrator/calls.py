@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,10 +15,11 @@ from ...coordinator import CoordinatorError, ToolNotFoundError, failure_of
 from ..chat import ChatMessage, Role, ToolPhase
 from ..events import Decision, TurnState
 from ..llm.service import ModelTool
-from .approvals import REFUSING
+from .approvals import REFUSING, Subject
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
 from .scope import OpenCall, TurnScope, session_key
+from .skills import READ_SKILL, SkillError, SkillText
 from .tool_choice import FIND_TOOLS
 
 MAX_UNKNOWN = 3
@@ -33,6 +34,15 @@ _REFUSALS = {
         "It did not run. The user can allow it with --yes, or in mcp.json: alwaysAllow, or trust.",
     ),
     "expired": ("Nobody approved this call in time.", "It did not run."),
+}
+
+_SKILL_REFUSALS = {
+    "deny": ("The user refused this skill.", "Do not ask for it unless the user does."),
+    "unattended": (
+        "Nobody is there who could approve this skill.",
+        "It was not read. The user can allow it with --yes.",
+    ),
+    "expired": ("Nobody approved this skill in time.", "It was not read."),
 }
 
 _CHANGED = ("CHANGED", "The tool has changed meanwhile.", "Call it again.")
@@ -105,7 +115,8 @@ class TurnCalls:
         scope = self._scope
         arguments = message.arguments
         wanted = message.tool_name or ""
-        entry = None if self._finds_tools(wanted) else scope.services.coordinator.entry(wanted)
+        is_own = wanted == READ_SKILL or self._finds_tools(wanted)
+        entry = None if is_own else scope.services.coordinator.entry(wanted)
         name = wanted if entry is None else entry.qualified_name
         message = evolve(
             message,
@@ -125,6 +136,9 @@ class TurnCalls:
             tools = [ModelTool.of(entry) for entry in self._scope.services.coordinator.tools]
             await self._close(call, self._scope.services.choice.find(tools, call.arguments))
             return
+        if call.name == READ_SKILL and not self.are_over:
+            await self._close(call, await self._read_skill(call))
+            return
         outcome = self._refusal(call)
         if outcome is None:
             outcome = await self._approved(call)
@@ -135,8 +149,38 @@ class TurnCalls:
     def _finds_tools(self, name: str) -> bool:
         """Tell whether a call is for the host itself, which finds tools (TURN-86)."""
         services = self._scope.services
-        most = services.llm.max_tools
+        most = services.most_tools
         return name == FIND_TOOLS and most is not None and len(services.coordinator.tools) > most
+
+    async def _read_skill(self, call: OpenCall) -> ToolOutcome:
+        """Read a file of a skill, and show it to people before the model gets it (TURN-93)."""
+        scope, services = self._scope, self._scope.services
+        await scope.emit("status", call.processing("Reading a skill"))
+        try:
+            read = await services.skills.read(call.arguments, session_key(scope.session_id))
+        except SkillError as error:
+            return failure(error.code, str(error))
+        most, count = services.settings.max_result_tokens, services.llm.estimate_token_count
+        return await self._skill_refused(call, read) or read.outcome(most, count)
+
+    async def _skill_refused(self, call: OpenCall, read: SkillText) -> ToolOutcome | None:
+        """Ask for an approval of a text, if it needs one; return None if the model may read it."""
+        session, approvals = self._scope.session_id, self._scope.services.approvals
+        if approvals.approve_all:
+            return None
+        about = {
+            "kind": "skill",
+            "annotations": {},
+            "description": read.skill.description,
+            "skill": read.to_json(),
+        }
+        server, subject = read.server_id, approvals.skill(read.server_id, read.skill)
+        async with self._asking:
+            decision = await self._decided(call, server, subject, about)
+            if decision is None:
+                return None
+            await approvals.remember(session, server, subject, decision)
+        return _refused(decision, _SKILL_REFUSALS)
 
     def _refusal(self, call: OpenCall) -> ToolOutcome | None:
         """Return the outcome of a call that people are not even asked about; None if it may run."""
@@ -166,30 +210,41 @@ class TurnCalls:
             entry = scope.services.coordinator.entry(call.name)
             if entry is None:
                 return failure(*_CHANGED)
-            server, subject = entry.server_id, approvals.tool(entry)
-            call.allowed = subject
-            if await approvals.may_run(scope.session_id, server, subject):
+            about = {
+                "kind": "tool",
+                "annotations": dict(entry.definition.annotations),
+                "description": entry.description or "",
+            }
+            server = entry.server_id
+            call.allowed = subject = approvals.tool(entry)
+            decision = await self._decided(call, server, subject, about)
+            if decision is None:
                 return None
-            waiting = f"Waiting for approval of {call.name}"
-            await scope.emit("status", call.processing(waiting, awaiting="approval"))
-            decision = call.decision = await self.decide(
-                {
-                    "callId": call.call_id,
-                    "kind": "tool",
-                    "tool": call.name,
-                    "server": server,
-                    "arguments": dict(call.arguments),
-                    "annotations": dict(entry.definition.annotations),
-                    "description": entry.description or "",
-                    "decisions": await approvals.offered(scope.session_id, server, subject),
-                }
-            )
             if decision not in REFUSING and self._has_changed(call):
                 return failure(*_CHANGED)
             await approvals.remember(scope.session_id, server, subject, decision)
-        if decision in REFUSING:
-            return failure(decision.upper(), *_REFUSALS[decision])
-        return None
+        return _refused(decision, _REFUSALS)
+
+    async def _decided(
+        self, call: OpenCall, server: str, subject: Subject, about: Mapping[str, Any]
+    ) -> Decision | None:
+        """Ask people about a call; return None if they have allowed its subject before."""
+        scope, approvals = self._scope, self._scope.services.approvals
+        if await approvals.may_run(scope.session_id, server, subject):
+            return None
+        waiting = f"Waiting for approval of {call.name}"
+        await scope.emit("status", call.processing(waiting, awaiting="approval"))
+        call.decision = await self.decide(
+            {
+                "callId": call.call_id,
+                "tool": call.name,
+                "server": server,
+                "arguments": dict(call.arguments),
+                "decisions": await approvals.offered(scope.session_id, server, subject),
+                **about,
+            }
+        )
+        return call.decision
 
     def _has_changed(self, call: OpenCall) -> bool:
         """Return whether the tool is another one than that which people, or their word, allowed."""
@@ -316,6 +371,11 @@ class TurnCalls:
     def _request_id(self, call_id: str) -> str:
         """Return the name of a call within the coordinator, which many sessions share."""
         return f"{self._scope.turn_id}/{call_id}"
+
+
+def _refused(decision: Decision, refusals: Mapping[str, tuple[str, str]]) -> ToolOutcome | None:
+    """Return the outcome of a call that people have refused; None if they have allowed it."""
+    return failure(decision.upper(), *refusals[decision]) if decision in refusals else None
 
 
 def _digest(value: Any) -> bytes:

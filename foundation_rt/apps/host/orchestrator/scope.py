@@ -27,6 +27,7 @@ from .observation import TurnObservation
 from .pruning import NOTICE, HistoryReader
 from .results import json_size
 from .settings import OrchestratorSettings
+from .skills import OfferedSkills
 from .tool_choice import ToolChoice
 
 if TYPE_CHECKING:
@@ -236,6 +237,7 @@ class TurnServices:
     Attributes:
         readers: of the histories.
         choice: of the tools of a request.
+        skills: of the servers.
         questions: of servers, that wait for a person: action and content.
         new_id: makes ids of messages, calls and questions.
         now_ms: returns the Unix time, in ms.
@@ -250,10 +252,21 @@ class TurnServices:
     metrics: TurnMetrics | None = None
     readers: HistoryReaders = field(factory=HistoryReaders)
     choice: ToolChoice = field(factory=ToolChoice)
+    skills: OfferedSkills = field(init=False)
     questions: PendingAnswers[tuple[str, Any]] = field(factory=PendingAnswers)
     new_id: Callable[[], str] = _new_id
     now_ms: Callable[[], int] = _now_ms
     draw: Callable[[], float] = random.random
+
+    @skills.default
+    def _skills(self) -> OfferedSkills:
+        return OfferedSkills(self.coordinator)
+
+    @property
+    def most_tools(self) -> int | None:
+        """The most tools of servers that a request may have; None: any number (TURN-85)."""
+        most = self.llm.max_tools
+        return None if most is None else most - bool(self.skills.all())
 
 
 def session_key(session_id: str) -> str:

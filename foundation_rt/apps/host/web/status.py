@@ -17,9 +17,11 @@ from .... import __version__
 from ...web_page.logins import PageLogins
 from ..events import ServerMessage
 from ..llm.service import ModelTool
+from ..orchestrator.skills import OfferedSkills
 from ..texts import too_many_tools
 
 if TYPE_CHECKING:
+    from ....client import Skill
     from ...coordinator import Coordinator
     from ..llm.service import LLMService
 
@@ -45,22 +47,24 @@ class HostStatus:
     is_demo: bool = False
     is_for_many: bool = False
     logins: PageLogins = field(init=False)
+    _skills: OfferedSkills = field(init=False)
     model_problem: str | None = field(default=None, init=False)
     _listeners: set[Callable[[ServerMessage], object]] = field(factory=set, init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.logins = PageLogins(self.coordinator, not self.is_for_many)
+        self._skills = OfferedSkills(self.coordinator)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole state, with the tools of the servers."""
+        """Return the whole state, with the tools and skills of the servers."""
         provider, _, model = self.llm.label.partition(":")
         hints = [self.model_problem, *self.llm.notes, self._tools_hint(), self.hint]
         return {
             "provider": provider,
             "model": model,
             "takesPictures": self.llm.takes_pictures,
-            "servers": self._servers(with_tools=True),
+            "servers": self._servers_in_full(),
             "demo": self.is_demo,
             "hint": "\n\n".join(filter(None, hints)) or None,
             "version": __version__,
@@ -72,7 +76,7 @@ class HostStatus:
 
     def message(self) -> ServerMessage:
         """Return the states of the servers for the page."""
-        return ServerMessage("servers", {"servers": self._servers(with_tools=False)})
+        return ServerMessage("servers", {"servers": self._servers()})
 
     def listen(self, listener: Callable[[ServerMessage], object]) -> None:
         """Call a function with each change of the servers, from now on."""
@@ -110,13 +114,21 @@ class HostStatus:
                     listener(now)
         self._watching = None
 
-    def _servers(self, *, with_tools: bool) -> list[dict[str, Any]]:
+    def _servers_in_full(self) -> list[dict[str, Any]]:
         tools: dict[str, list[dict[str, Any]]] = {}
-        if with_tools:
-            for entry in self.coordinator.tools:
-                notes = self.llm.tool_notes(ModelTool.of(entry))
-                shown = _tool(entry.definition.wire) | ({"forModel": [*notes]} if notes else {})
-                tools.setdefault(entry.server_id, []).append(shown)
+        for entry in self.coordinator.tools:
+            notes = self.llm.tool_notes(ModelTool.of(entry))
+            shown = _tool(entry.definition.wire) | ({"forModel": [*notes]} if notes else {})
+            tools.setdefault(entry.server_id, []).append(shown)
+        skills: dict[str, list[dict[str, Any]]] = {}
+        for each in self._skills.all().values():
+            skills.setdefault(each.server_id, []).append(_skill(each.skill))
+        return [
+            {**each, "tools": tools.get(each["id"], []), "skills": skills.get(each["id"], [])}
+            for each in self._servers()
+        ]
+
+    def _servers(self) -> list[dict[str, Any]]:
         return [
             {
                 "id": each.server_id,
@@ -125,10 +137,19 @@ class HostStatus:
                 "circuit": each.circuit.value.lower(),
                 "lastError": each.last_error,
                 "login": self.logins.state(each.server_id),
-                "tools": tools.get(each.server_id, []) if with_tools else each.tools,
+                "tools": each.tools,
+                "skills": self._listed_skills(each.server_id),
             }
             for each in self.coordinator.states.values()
         ]
+
+    def _listed_skills(self, server_id: str) -> int:
+        server = self.coordinator.server(server_id)
+        return 0 if server is None else len(server.definitions("skills"))
+
+
+def _skill(skill: Skill) -> dict[str, Any]:
+    return {"name": skill.name, "description": skill.description, "uri": skill.uri}
 
 
 def _tool(definition: Any) -> dict[str, Any]:

@@ -309,10 +309,11 @@ class App {
 
   #setServers(servers) {
     const before = new Map(this.servers.map((server) => [server.id, server]));
-    // Events tell states; what the tools are comes with the status.
+    // Events tell states; what the tools and skills are comes with the status.
     this.servers = described(servers).map((server) => ({
       ...server,
       tools: server.tools ?? before.get(server.id)?.tools ?? null,
+      skills: server.skills ?? before.get(server.id)?.skills ?? null,
     }));
   }
 

@@ -2,6 +2,7 @@
 
 import { button, el, fill, icon } from "./dom.js";
 import { textOf, withNumbers } from "./exact_numbers.js";
+import { subjectOf } from "./chat_state.js";
 import { count, duration, jsonText, splitName, timeOfDay, visible } from "./format.js";
 import { codeBlock, link, safeAddress } from "./markdown.js";
 import { errorWords, jsonNode, resultNodes, textNode, valueNode } from "./results.js";
@@ -63,10 +64,10 @@ export class CallCard {
     this.approval = el("div", {});
     this.details = el("div", {});
     this.outcome = el("div", { class: "card-outcome" });
-    const name = splitName(call.tool);
+    const { server, tool, isSkill } = subjectOf(call);
     this.node = el(
       "article",
-      { class: "card call", "aria-label": `Call of ${name.tool}, server ${name.server}` },
+      { class: "card call", "aria-label": `${isSkill ? "Skill" : "Call of"} ${tool}, server ${server}` },
       this.head,
       this.progress,
       this.details,
@@ -112,7 +113,7 @@ export class CallCard {
 }
 
 function headOf(call) {
-  const { server, tool } = splitName(call.tool);
+  const { server, tool, isSkill } = subjectOf(call);
   const state = STATES.get(stateOf(call));
   const isTimed = call.durationMs !== null && call.phase === "complete" && !isRefusal(call);
   const note = !isTimed ? state.label : `${state.label} in ${duration(call.durationMs)}`;
@@ -125,7 +126,7 @@ function headOf(call) {
       "span",
       { class: "card-name" },
       el("strong", {}, tool),
-      server ? el("span", { class: "muted" }, server) : null,
+      server ? el("span", { class: "muted" }, isSkill ? `skill of ${server}` : server) : null,
     ),
     el("span", { class: "card-note muted" }, note),
   ];
@@ -174,10 +175,23 @@ function outcomeOf(call) {
     return errorNodes(call.error);
   }
   if (call.result === null) return [];
+  if (subjectOf(call).isSkill) return skillNodes(call);
   if (!call.isError) return resultNodes(call.result);
   const words = errorWords(call.result);
   if (words === null) return [el("div", { class: "error-text" }, resultNodes(call.result))];
   return errorNodes(words);
+}
+
+/** Make the nodes of what the model has read of a skill, which nobody may take for words of the host. */
+function skillNodes({ arguments: values, result }) {
+  const text = String(result.content?.[0]?.text ?? "");
+  const title = `The model has read ${visible(String(values?.path ?? "SKILL.md"))}, ${count(text.length, "character")}`;
+  return [el("details", { class: "arguments" }, el("summary", {}, title), codeBlock(visibleText(text)))];
+}
+
+/** Write a text of lines so that all of it is seen, with its tabs (HPAGE-38). */
+function visibleText(text) {
+  return text.replaceAll("\r\n", "\n").split("\t").map(visible).join("\t");
 }
 
 function errorNodes({ message = "The call failed.", code, details }) {
@@ -188,9 +202,16 @@ function errorNodes({ message = "The call failed.", code, details }) {
 
 /** Make the node of what is sent exactly: nothing of it is unseen, or runs off to the side (HPAGE-38, HPAGE-39). */
 function argumentsBlock(values) {
-  const text = visible(JSON.stringify(values, null, 2));
+  return wholeBlock(visible(JSON.stringify(values, null, 2)), "Exact arguments");
+}
+
+function skillBlock({ path, text }, server) {
+  return wholeBlock(visibleText(text), `${visible(path)}, in the words of ${server}`);
+}
+
+function wholeBlock(text, title) {
   const size = text.length > SHORT ? `, ${count(text.length, "character")}: scroll to read all` : "";
-  return codeBlock(text, "", `Exact arguments${size}`);
+  return codeBlock(text, "", `${title}${size}`);
 }
 
 function approvalOf({ tool, approval }, pending, decide) {
@@ -198,11 +219,8 @@ function approvalOf({ tool, approval }, pending, decide) {
   if (approval.decision !== null) {
     return el("p", { class: "decided muted small" }, DECIDED.get(approval.decision) ?? approval.decision);
   }
-  const { server } = approval;
-  const question =
-    approval.kindOfApproval === "sampling"
-      ? `${server} asks the model. Allow it?`
-      : `Run ${visible(splitName(tool).tool)} with exactly this?`;
+  const { server, skill } = approval;
+  const question = questionOf(approval, tool);
   const expires = timeOfDay(approval.expiresAt);
   const offered = DECISIONS.filter(({ decision }) => approval.decisions.includes(decision));
   const buttons = offered.map(({ decision, label, key }) =>
@@ -225,8 +243,8 @@ function approvalOf({ tool, approval }, pending, decide) {
     { class: "approval", role: "group", tabindex: -1, "aria-label": question, on: { keydown: keys } },
     el("p", { class: "approval-question" }, question),
     approval.description ? el("p", { class: "muted" }, approval.description) : null,
-    el("p", { class: "hints" }, ...hintsOf(approval.annotations)),
-    argumentsBlock(approval.arguments),
+    skill ? el("p", { class: "muted small address" }, visible(skill.uri)) : el("p", { class: "hints" }, ...hintsOf(approval.annotations)),
+    skill ? skillBlock(skill, server) : argumentsBlock(approval.arguments),
     el("div", { class: "buttons" }, ...buttons),
     trusting && trustOf(server, trusting),
     el(
@@ -239,6 +257,12 @@ function approvalOf({ tool, approval }, pending, decide) {
           : null,
     ),
   );
+}
+
+function questionOf({ kindOfApproval, server, skill }, tool) {
+  if (kindOfApproval === "sampling") return `${server} asks the model. Allow it?`;
+  if (skill) return `Let the model read this of the skill ${skill.name}, which ${server} offers?`;
+  return `Run ${visible(splitName(tool).tool)} with exactly this?`;
 }
 
 function trustOf(server, trusting) {

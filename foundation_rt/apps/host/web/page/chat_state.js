@@ -13,13 +13,17 @@
  *   text     {id, turnId, text, isDone}
  *   thought  {id, turnId, text, isDone}
  *   call     {id, turnId, tool, arguments, phase, message, progress, awaiting, result, error, isError, durationMs,
- *             approval: {kindOfApproval: tool | sampling, server, tool, arguments, annotations, description, decisions,
- *                        expiresAt, decision} | null}
+ *             approval: {kindOfApproval: tool | sampling | skill, server, tool, arguments, annotations, description,
+ *                        skill: {name, uri, path, digest, text} | null, decisions, expiresAt, decision} | null}
  *            phase: processing, complete, ended (with its turn), unknown (no outcome was stored)
  *   question {id, server, tool, kindOfQuestion: form | url, message, schema, url, action}
  *   ending   {id, state: stopped | failed | interrupted, message, code, mayRetry}
  *   notice   {id, text}
  */
+
+import { splitName } from "./format.js";
+
+const READ_SKILL = "read_skill"; // the host's own tool: those of servers have a colon
 
 export const NO_USAGE = Object.freeze({
   promptTokens: 0,
@@ -70,6 +74,12 @@ function olderThan({ messages = [], previous = null }) {
 /** Return the calls that wait for an approval and the questions that wait for an answer, in order. */
 export function openDecisions(state) {
   return state.items.filter(isOpen);
+}
+
+/** Return what a call is of: {server, tool, isSkill}; of a skill its own name. */
+export function subjectOf({ tool, arguments: values }) {
+  if (tool !== READ_SKILL) return { ...splitName(tool), isSkill: false };
+  return { ...splitName(String(values?.skill ?? READ_SKILL)), isSkill: true };
 }
 
 /** Tell whether an item waits for a person. */
@@ -178,8 +188,8 @@ function changeApproval(state, payload, turnId) {
     return put(state, decided(before, payload.decision));
   }
   const call = before ?? newCall(payload.callId, turnId, qualified(payload));
-  const { kind, server, tool, decisions = [], annotations = null, description = null, expiresAt = null } = payload;
-  const about = { kindOfApproval: kind, server, tool, arguments: payload.arguments ?? {}, annotations, description };
+  const { kind, server, tool, decisions = [], annotations = null, description = null, skill = null, expiresAt = null } = payload;
+  const about = { kindOfApproval: kind, server, tool, arguments: payload.arguments ?? {}, annotations, description, skill };
   return put(state, {
     ...call,
     awaiting: "approval",
@@ -196,13 +206,13 @@ function decided(call, decision) {
 
 /** Return an approval that history tells of by its decision alone. */
 function pastApproval(call, decision) {
-  const server = call.tool?.split(":", 1)[0] ?? null;
+  const server = subjectOf(call).server || null;
   const about = { kindOfApproval: "tool", server, tool: call.tool, arguments: call.arguments ?? {} };
-  return { ...about, annotations: null, description: null, decisions: [], expiresAt: null, decision };
+  return { ...about, annotations: null, description: null, skill: null, decisions: [], expiresAt: null, decision };
 }
 
 function qualified({ server, tool }) {
-  return server && !tool.startsWith(`${server}:`) ? `${server}:${tool}` : tool;
+  return server && tool !== READ_SKILL && !tool.startsWith(`${server}:`) ? `${server}:${tool}` : tool;
 }
 
 function changeQuestion(state, payload, turnId) {

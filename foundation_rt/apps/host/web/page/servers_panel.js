@@ -1,4 +1,4 @@
-/** The servers of the host: their states, circuits, tools and last errors (HPAGE-18). */
+/** The servers of the host: their states, circuits, tools, skills and last errors (HPAGE-18). */
 
 import { button, el, fill } from "./dom.js";
 import { count } from "./format.js";
@@ -36,6 +36,7 @@ export function described(servers) {
       lastError: server.lastError ?? null,
       login: server.login ?? null,
       tools,
+      skills: Array.isArray(server.skills) ? server.skills : null,
       toolCount: tools?.length ?? (typeof server.tools === "number" ? server.tools : 0),
     };
   });
@@ -92,19 +93,19 @@ export class ServersPanel {
   }
 
   #fill(servers, status) {
-    const open = new Set([...this.body.querySelectorAll("details[open]")].map((each) => each.dataset.server));
+    const open = new Set([...this.body.querySelectorAll("details[open]")].map((each) => each.dataset.offers));
     const model = status?.model ? [status.provider, status.model].filter(Boolean).join(": ") : null;
     fill(
       this.body,
       el("p", { class: "muted" }, model ? `Model: ${model}` : null),
-      servers.map((server) => safely(() => serverNode(server, open.has(server.id), this.logins), server)),
+      servers.map((server) => safely(() => serverNode(server, open, this.logins), server)),
       servers.length === 0 ? el("p", { class: "muted" }, "There are no servers.") : null,
     );
   }
 }
 
-function serverNode(server, isOpen, logins) {
-  const { id, state, reason, circuit, lastError, tools, toolCount } = server;
+function serverNode(server, open, logins) {
+  const { id, state, reason, circuit, lastError, tools, toolCount, skills } = server;
   const tone = circuit === "open" ? "lost" : state === "needs login" ? "failed" : state;
   return el(
     "section",
@@ -121,12 +122,13 @@ function serverNode(server, isOpen, logins) {
     CIRCUITS.has(circuit) ? el("p", { class: "small" }, `${CIRCUITS.get(circuit)}.`) : null,
     lastError && lastError !== reason ? el("p", { class: "small muted" }, `Last error: ${lastError}`) : null,
     tools?.length
-      ? toolsNode(id, tools, isOpen)
+      ? offersNode(id, "tool", tools, open)
       : el("p", { class: "small muted" }, count(toolCount, "tool")),
+    skills?.length ? offersNode(id, "skill", skills, open) : null,
   );
 }
 
-function toolNodes({ name, title, description, forModel }) {
+function offerNodes({ name, title, description, forModel }) {
   return [
     el("code", {}, name),
     title ? el("span", {}, ` ${title}`) : null,
@@ -135,12 +137,14 @@ function toolNodes({ name, title, description, forModel }) {
   ];
 }
 
-function toolsNode(id, tools, isOpen) {
-  const entries = tools.map((tool) => el("li", {}, safely(toolNodes, tool)));
+/** Make the list of what a server offers of one kind, open if it was. */
+function offersNode(id, kind, offered, open) {
+  const name = `${kind} ${id}`;
+  const entries = offered.map((each) => el("li", {}, safely(offerNodes, each)));
   return el(
     "details",
-    { data: { server: id }, open: isOpen },
-    el("summary", { class: "small" }, count(tools.length, "tool")),
+    { data: { offers: name }, open: open.has(name) },
+    el("summary", { class: "small" }, count(offered.length, kind)),
     el("ul", { class: "tools" }, entries),
   );
 }

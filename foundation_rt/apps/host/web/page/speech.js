@@ -1,7 +1,7 @@
 /** What screen readers hear: sentences as they are complete, and at once what waits for a decision (HPAGE-20). */
 
 import { openDecisions } from "./chat_state.js";
-import { splitName } from "./format.js";
+import { subjectOf } from "./chat_state.js";
 import { wordsOf } from "./markdown.js";
 
 const MOST_LINES = 12;
@@ -97,15 +97,16 @@ function sentenceOf(item, before) {
   if (item.kind === "ending") return item.message ?? `The turn was ${item.state}.`;
   if (item.kind === "notice") return item.text;
   if (item.kind !== "call") return "";
-  const { tool } = splitName(item.tool);
+  const { tool } = subjectOf(item);
   if (item.phase === "complete" && before?.phase !== "complete")
     return `${tool} ${item.isError ? "failed" : "is done"}.`;
   return before === undefined && !item.awaiting ? `${tool} runs.` : "";
 }
 
 function requestOf(item) {
-  const { server, tool } = item.kind === "call" ? splitName(item.tool) : item;
+  const { server, tool, isSkill } = item.kind === "call" ? subjectOf(item) : item;
   if (item.kind === "question") return `${server} asks: ${item.message} Alt A goes there.`;
   if (item.approval?.kindOfApproval === "sampling") return `${server} asks the model. Alt A goes there.`;
+  if (isSkill) return `Approval needed: skill ${tool}, server ${server}. Alt A goes there.`;
   return `Approval needed: ${tool}, server ${server}. Alt A goes there.`;
 }
