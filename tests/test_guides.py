@@ -75,6 +75,18 @@ def test_the_commands_that_ask_work(
     assert len(lines) == 6
 
 
+def test_the_packaged_program_asks_for_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.py").write_text(block("def outlook"))
+    (tmp_path / "requirements.txt").write_text("foundation-rt==1.0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    _, *words = shlex.split(block("--file prices.csv").partition(" --file")[0])
+    assert main(words) == 0
+    assert "it asks for: WEATHER_KEY (secret), WEATHER_UNITS" in capsys.readouterr().out
+
+
 def test_the_test_of_the_first_tool_passes_as_pasted(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(block("def forecast"))
     (tmp_path / "test_tools.py").write_text(block("def test_forecast"))

@@ -59,6 +59,7 @@ OTHERS = {
 
 USERS_FILES = {"FILE.py", "tools.py", "test_tools.py", "app.py", "mcp.json", ".mcp.json"}
 USERS_FILES |= {"claude_desktop_config.json", "mcp_config.json", "package-lock.json"}
+USERS_FILES |= {"manifest.json", "server.json", "requirements.txt"}
 USERS_FILES |= {"settings.json", "config.toml", "SKILL.md", "forms.md", "email.md"}
 """Files of the people who use the runtime."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..client.safe_text import printable_text
 from ..client.targets import HttpServer, StdioServer, is_url, path_of_program
 from ..errors import UsageError
 from .apps import load_app
-from .args import Argument, CliCommand, CommandLine, CommandLineError, Option
+from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .client_entries import ClientFile, DesktopClient, desktop_clients
 from .person import TRUST, confirm
 from .render import Output, Table, write_output
@@ -29,24 +29,31 @@ _REFUSED_EXIT = 1
 _SECRETS = ("env", "headers", "http_headers")
 
 
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
 def _install(line: CommandLine) -> int:
     """Write an entry; without arguments, list the clients (CLI-70)."""
     if not line.positional:
         rows = _listed()
         return Output(sys.stdout, sys.stderr).result(rows, [Table(rows, has_head=True)])
-    if len(line.positional) == 1:
-        raise CommandLineError("name the TARGET to install")
+    is_bundle = "--bundle" in line.options
+    if (len(line.positional) == 1) is not is_bundle:
+        raise CommandLineError("name the TARGET to install, or a bundle with --bundle")
     file = _file(line)
-    found = _find(line)
+    found = _found_bundle(line) if is_bundle else _find(line)
     name = line.option("--name") or _clean(found.name)
     if name != _clean(name):
         raise CommandLineError(f"--name is of letters, digits, - and _: {_clean(name)}")
     entry = file.client.entry(_as_client_starts_it(file.client, found.server))
     old = file.entries.get(name)
     if old == entry:
+        found.prepare()
         return write_output(f"{name} is in {file.path} already\n".encode())
     done = f"{name} is in {file.path}: restart {file.client.title} to see it"
-    return _apply(line, file, name, file.with_entry(name, entry), old, entry, done)
+    text = file.with_entry(name, entry)
+    return _apply(line, file, name, text, old, entry, done, found.prepare)
 
 
 def _uninstall(line: CommandLine) -> int:
@@ -105,14 +112,16 @@ def _apply(
     old: Any,
     new: Mapping[str, Any] | None,
     done: str,
+    prepare: Callable[[], None] = _nothing,
 ) -> int:
-    """Show the difference, ask, and write the file; return the exit code."""
+    """Show the difference, ask, prepare and write the file; return the exit code."""
     code = write_output(_difference(file, name, old, new).encode())
     if code:
         return code
     if "--yes" not in line.options and not confirm("Write it? [y/N] "):
         Output(sys.stdout, sys.stderr).error(None, "nothing was written; --yes writes it")
         return _REFUSED_EXIT
+    prepare()
     backup = file.write(text)
     kept = "" if backup is None else f"; as it was, it is in {backup}"
     return write_output(f"{done}{kept}\n".encode())
@@ -160,10 +169,14 @@ def _without_secrets(text: str) -> str:
 
 @frozen
 class _Found:
-    """The server of a TARGET: how it is started or reached, and the name it has."""
+    """The server of a TARGET: how it is started or reached, and the name it has.
+
+    `prepare` is called before an entry of it is written.
+    """
 
     server: StdioServer | HttpServer
     name: str
+    prepare: Callable[[], None] = _nothing
 
 
 def _find(line: CommandLine) -> _Found:
@@ -255,6 +268,17 @@ def _name_of(text: str, target: StdioServer | HttpServer) -> str:
     return text if len(text.split()) == 1 else Path(target.command).name
 
 
+def _found_bundle(line: CommandLine) -> _Found:
+    from .bundles.installing import read_bundle
+
+    line.refuse_app_options()
+    if "--header" in line.options:
+        raise CommandLineError("--header goes with a URL")
+    bundle = read_bundle(line)
+    write_output(f"{bundle.summary()}\n".encode())
+    return _with_env(_Found(bundle.server, bundle.name, bundle.unpack), line)
+
+
 def _with_env(found: _Found, line: CommandLine) -> _Found:
     given = read_variables(line)
     if not given:
@@ -314,6 +338,24 @@ INSTALL = CliCommand(
             _PROJECT,
             _YES,
         ),
+        "options of a bundle": (
+            Option(
+                "--bundle",
+                "in place of a TARGET, unpack this bundle and install what is in it",
+                "FILE.mcpb",
+                FILES,
+            ),
+            Option(
+                "--set",
+                "give a value that the bundle asks for; may be repeated",
+                "NAME=VALUE",
+            ),
+            Option(
+                "--set-env",
+                "give the value of this environment variable, as for a secret; may be repeated",
+                "NAME=VARIABLE",
+            ),
+        ),
         "options of the server": (
             Option(
                 "--env",
@@ -341,6 +383,7 @@ examples:
   foundation-rt install cursor tools.py --project --env API_KEY
   foundation-rt install vscode https://example.com/mcp --name example
   foundation-rt install codex mcp.json --name everything
+  foundation-rt install claude-code --project --bundle weather-1.0.0.mcpb --set-env TOKEN=MY_TOKEN
 
 exit codes: 0; 1 it was not written; 2 the command line is wrong""",
 )

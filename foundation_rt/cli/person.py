@@ -90,6 +90,25 @@ def confirm(question: str) -> bool:
     return _read(descriptor).strip().lower() in (b"y", b"yes")
 
 
+def ask_value(question: str, *, hidden: bool) -> str | None:
+    """Return what the person at the terminal writes, without blanks around it; None without one.
+
+    Args:
+        question: what is asked for.
+        hidden: nothing of the answer is shown.
+    """
+    descriptor = _find_terminal()
+    if descriptor is None:
+        return None
+    if hidden:
+        from getpass import getpass
+
+        return getpass(question).strip()
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return _read(descriptor).decode("utf-8", "replace").strip()
+
+
 @define(eq=False)
 class Person:
     """The person at a terminal; nobody if there is none."""

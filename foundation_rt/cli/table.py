@@ -21,6 +21,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "dev": "dev",
         "install": "install",
         "uninstall": "install",
+        "package": "package",
         "migrate": "migrate",
     },
     "commands for any server, the TARGET": {

@@ -58,6 +58,12 @@ def _is_plain(word: object) -> bool:
     return isinstance(word, str) and "\0" not in word
 
 
+def is_inherited(name: str) -> bool:
+    """Return whether every child gets the variable of this name (CHILD-02)."""
+    names = (*_INHERITED, *_INHERITED_ON_WINDOWS) if _is_windows else _INHERITED
+    return name in names or name.startswith(("LC_", "XDG_"))
+
+
 @frozen
 class StdioServer:
     """A server that runs as a child process (CHILD-01, CHILD-02).
@@ -130,12 +136,7 @@ class StdioServer:
 
     def environment(self) -> dict[str, str]:
         """Return its environment: the variables that programs need, and `env`."""
-        names = (*_INHERITED, *_INHERITED_ON_WINDOWS) if _is_windows else _INHERITED
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name in names or name.startswith(("LC_", "XDG_"))
-        }
+        inherited = {name: value for name, value in os.environ.items() if is_inherited(name)}
         own = dict(self.env or {})
         if _is_windows:  # where `Path` is `PATH`, as which os.environ has it
             own = {name.upper(): value for name, value in own.items()}

@@ -22,7 +22,7 @@ GUIDES = {
     ),
     "Use": ("clients", "logins", "command-line", "openapi", "agents", "database", "embedding"),
     "Applications": ("task-server", "gateway", "host"),
-    "Run": ("deployment", "authorization", "security", "operations"),
+    "Run": ("deployment", "packages", "authorization", "security", "operations"),
     "Move": ("from-fastmcp", "from-the-official-sdk"),
     "More": (
         *("figures/peers", "../rough-edges", "../threat-model", "glossary", "development"),

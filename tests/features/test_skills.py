@@ -111,7 +111,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_read_leads_nowhere(
 ) -> None:
     folder = write_skill(tmp_path / "pdf", {"inner/a.txt": b"mine"})
     secrets = write_skill(tmp_path / "secrets", {"a.txt": b"secret"})
-    from foundation_rt.features.skills import folder as module
+    from foundation_rt.base import folder_files as module
 
     def swapping(root: Path, path: Path) -> int:
         if path.name == "a.txt":

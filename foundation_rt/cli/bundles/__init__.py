@@ -1,0 +1,1 @@
+"""MCP bundles (`.mcpb`), and `server.json` of the MCP registry (spec/packages.md)."""
