@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .base.config.settings import ServerConfig
     from .base.config.types import Settings
     from .base.jsonschema.compilation import ValidationResult
+    from .base.tool_shapes import Transform
     from .features.custom_methods import CustomMethod
     from .features.http_pages import HttpMiddleware, HttpPage
     from .features.instruments import Instruments
@@ -199,7 +200,7 @@ class Server:
 
         api = read_api(document, options)
         require_client()
-        return cls._of_api(api, name, config, request_headers)
+        return cls._of_api(api, name, config, request_headers, options.get("transform"))
 
     @classmethod
     def from_asgi(
@@ -240,11 +241,18 @@ class Server:
         options.setdefault("base_url", BASE_URL)
         found = hosted.document() if document is None else document
         api = read_api(found, options, sender=hosted)
-        return cls._of_api(api, name, config, request_headers, hosted.lifespan)
+        transform = options.get("transform")
+        return cls._of_api(api, name, config, request_headers, transform, hosted.lifespan)
 
     @classmethod
     def _of_api(
-        cls, api: Api, name: str | None, config: Any, headers: Any, *hooks: Callable[..., Any]
+        cls,
+        api: Api,
+        name: str | None,
+        config: Any,
+        headers: Any,
+        transform: Transform | None,
+        *hooks: Callable[..., Any],
     ) -> Self:
         """Return a server with the tools and the resources of an API; log what cannot be called."""
         from .features.openapi.api import register_api
@@ -252,7 +260,7 @@ class Server:
         server = cls(name or api.title, version=api.version, config=config, request_headers=headers)
         for hook in hooks:
             server.lifespan(hook)
-        register_api(api, server._registry, lambda: server.features.resources)
+        register_api(api, server._registry, lambda: server.features.resources, transform)
         api.max_bytes = lambda: server.runtime.config.tools.max_response_bytes
         server.lifespan(after_initialize=True)(api.lifespan)
         return server
@@ -404,7 +412,7 @@ class Server:
         if features.has_skills:
             features.skills.switch(self._switches.is_on)
 
-    def mount(self, other: Server, prefix: str = "") -> None:
+    def mount(self, other: Server, prefix: str = "", transform: Transform | None = None) -> None:
         """Offer what another server has as a part of this one, live (spec/mounting.md).
 
         The names of its tools and prompts begin with the prefix and ``_``, and its resources are
@@ -416,12 +424,14 @@ class Server:
             other: has tools, resources, prompts, methods, extensions and lifespan hooks, and
                 nothing else (MOUNT-06).
             prefix: letters, digits, `-` and single `_`; empty: names stay as they are.
+            transform: shapes its tools (spec/transforms.md).
 
         Raises:
-            RegistrationError: this server has one of the names.
+            RegistrationError: this server has one of the names, or the transform does not fit.
             UsageError: the prefix or the other server cannot be used, or this server has been
                 started already.
         """
+        from .base.tool_shapes import Transform
         from .features.mounting import Mount, check_prefix
 
         self._refuse_when_started("mount another one", if_mounted=False)
@@ -435,6 +445,7 @@ class Server:
             self.features,
             lambda: other._options.lifespan,
             other.dependency_overrides,
+            transform or Transform({}),
         )
         self._check_methods(other._options.methods)
         mount.open()

@@ -90,6 +90,7 @@ PUBLIC = {
     "ToolResult",
     "ToolUse",
     "ToolUseResult",
+    "Transform",
     "UrlElicitationRequired",
     "UsageError",
     "__version__",

@@ -23,8 +23,10 @@ from .context import ToolContext
 from .handler_calls import HandlerSpec
 from .resources.registry import RegisteredResource, RegisteredTemplate
 from .resources.uri_template import parse_template
+from .transforms import shaped
 
 if TYPE_CHECKING:
+    from ..base.tool_shapes import Transform
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
     from ..protocol.content import ResourceContents
@@ -141,6 +143,7 @@ class Mount(Shown):
         outer_features: of the server that it is mounted in.
         find_lifespan: returns the lifespan of the mounted server, if it has one.
         overrides: `Server.dependency_overrides` of the mounted server.
+        transform: shapes its tools.
     """
 
     prefix: str
@@ -150,6 +153,7 @@ class Mount(Shown):
     outer_features: Features
     find_lifespan: Callable[[], Lifespan[Any] | None]
     overrides: _Overrides
+    transform: Transform
     _lock: RLock = field(factory=RLock, init=False)
     # The mirror of each entry; None if the outer server has its name.
     _tools: dict[RegisteredTool, RegisteredTool | None] = field(factory=dict, init=False)
@@ -163,8 +167,10 @@ class Mount(Shown):
         """Mirror the mounted server from now on.
 
         Raises:
-            RegistrationError: the outer server has one of the names; nothing is mounted.
+            RegistrationError: the outer server has one of the names, or the transform fits no
+                tool; nothing is mounted.
         """
+        self.transform.check_fits(each.registered_name for each in self._own_tools())
         try:
             for kind in ("tools", "resources", "prompts"):
                 self.list_changed(kind)
@@ -188,8 +194,9 @@ class Mount(Shown):
         with self._lock:
             features, outer = self.features, self.outer_features
             if kind == "tools":
-                tools = [each for each in self.tools.entries() if not each.reserved]
-                self._mirror(self._tools, tools, self._add_tool, self.outer_tools.remove)
+                self._mirror(
+                    self._tools, self._own_tools(), self._add_tool, self.outer_tools.remove
+                )
             elif kind == "resources":
                 resources = (*features.resources.resources.entries(),)
                 templates = (*features.resources.templates.entries(),)
@@ -205,6 +212,10 @@ class Mount(Shown):
             else:
                 prompts = features.prompts.entries()
                 self._mirror(self._prompts, prompts, self._add_prompt, outer.prompts.unregister)
+
+    def _own_tools(self) -> list[RegisteredTool]:
+        """Return its tools, without `health`."""
+        return [each for each in self.tools.entries() if not each.reserved]
 
     @staticmethod
     def _mirror(
@@ -229,6 +240,7 @@ class Mount(Shown):
             raise refusal
 
     def _add_tool(self, tool: RegisteredTool) -> RegisteredTool:
+        tool = shaped(self.transform, tool)
         name = self._name(tool.registered_name)
         definition = evolve(tool.definition, name=name)
         handler = partial(self._run, tool.handler)

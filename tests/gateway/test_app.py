@@ -22,6 +22,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "base.abort",
         "base.files",
         "base.skill_format",
+        "base.tool_shapes",
         "protocol.methods",
         "protocol.peer",
         "protocol.revisions",

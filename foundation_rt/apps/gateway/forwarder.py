@@ -142,6 +142,9 @@ class GatewayForwarder:
         if route is None:
             raise routes.unknown_tool(params["name"])
         params = {**params, "name": route.inner}
+        if route.arguments is not None:
+            given = params.get("arguments") or {}
+            params["arguments"] = route.arguments.inside(given, context)
         return await self._exchange(route.server, request, context, params)
 
     async def _get_prompt(

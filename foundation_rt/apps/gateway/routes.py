@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from attrs import define, evolve, field, frozen
 
+from ...base.tool_shapes import ShapedArguments
 from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
 from ..coordinator import close_names
@@ -42,6 +43,9 @@ Listed = Iterable[tuple[str, Definition, Withheld | None]]
 OutsideName = Callable[[str, str], str]
 """Makes the name outside of a server's id and the name of a tool or prompt."""
 
+Shape = Callable[[str, Definition], tuple[Definition, ShapedArguments | None] | None]
+"""Returns the tool of a server as its entry shapes it; None: it is not offered."""
+
 
 @frozen(eq=False)
 class RoutedEntry:
@@ -52,12 +56,14 @@ class RoutedEntry:
         inner: its name or URI there.
         definition: as clients of the gateway see it.
         withheld: why they do not; None if they do.
+        arguments: what a call of a tool does with them; None: they go as they came.
     """
 
     server: str
     inner: str
     definition: Definition
     withheld: Withheld | None = None
+    arguments: ShapedArguments | None = None
 
 
 @define(eq=False)
@@ -88,7 +94,11 @@ class Routes:
 
     @classmethod
     def of(
-        cls, listed: Mapping[str, Listed], servers: Collection[str], outside_name: OutsideName
+        cls,
+        listed: Mapping[str, Listed],
+        servers: Collection[str],
+        outside_name: OutsideName,
+        shape: Shape = lambda _, definition: (definition, None),
     ) -> Routes:
         """Return the ways to the entries of these lists.
 
@@ -97,9 +107,10 @@ class Routes:
                 `skills`.
             servers: the ids of all servers.
             outside_name: makes the names of tools and prompts; the first of equal names has it.
+            shape: shapes tools.
         """
         found = {
-            "tools": _named(listed.get("tools", ()), outside_name),
+            "tools": _tools(listed.get("tools", ()), outside_name, shape),
             "prompts": _named(listed.get("prompts", ()), outside_name),
             "resources": _by_uri(listed.get("resources", ()), "uri", servers),
             "resourceTemplates": _by_uri(
@@ -252,6 +263,19 @@ def withheld_error(withheld: Withheld) -> ToolError:
         f" Ask the operator to run: {command}",
         {"reason": "withheld", "server": withheld.server, "definition": withheld.reason},
     )
+
+
+def _tools(listed: Listed, outside_name: OutsideName, shape: Shape) -> dict[str, RoutedEntry]:
+    routes: dict[str, RoutedEntry] = {}
+    for server, definition, withheld in listed:
+        inner = definition.get("name")
+        shaped = shape(server, definition) if isinstance(inner, str) else None
+        if isinstance(inner, str) and shaped is not None:
+            shown, arguments = shaped
+            outside = outside_name(server, shown["name"])
+            route = RoutedEntry(server, inner, {**shown, "name": outside}, withheld, arguments)
+            routes.setdefault(outside, route)
+    return routes
 
 
 def _named(listed: Listed, outside_name: OutsideName) -> dict[str, RoutedEntry]:

@@ -37,9 +37,11 @@ from .failures import failure
 from .per_client_lists import PerClientLists, ServerLists
 from .routes import Definition, Routes
 from .settings import NEVER, GatewaySettings
+from .shaped_tools import ShapedTools
 from .source import client_headers, marked_plans
 
 if TYPE_CHECKING:
+    from ...base.tool_shapes import Transform
     from ...client import ConnectOptions
     from ...features.context import ToolContext
     from ...server import Server
@@ -129,9 +131,11 @@ class ServerRoutes:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _problem: str | None = field(default=None, init=False)
     _client_lists: PerClientLists = field(init=False)
+    _shaped: ShapedTools = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._client_lists = PerClientLists(KINDS, self._make_routes)
+        self._shaped = ShapedTools(self._transform_of)
         config = self.server.load_config()
         self.coordinator = Coordinator.from_plans(
             self._plans,
@@ -372,13 +376,24 @@ class ServerRoutes:
             )
         servers = self.coordinator.states.keys()
         is_bare = self.settings.prefix == NEVER
+        for server_id, status in self.coordinator.states.items():
+            if status.state is ServerState.READY:
+                listed = [each for server, each, _ in lists["tools"] if server == server_id]
+                self._shaped.look_for_unknown(server_id, listed)
         routes = Routes.of(
-            lists, servers, _bare_name if is_bare else partial(outside_name, servers=servers)
+            lists,
+            servers,
+            _bare_name if is_bare else partial(outside_name, servers=servers),
+            self._shaped.shape,
         )
         for uri in routes.renamed_for_ids() - self._renamed:
             self._renamed.add(uri)
             log.warning("a URI is %r outside: its own would be one of another server", uri)
         return routes
+
+    def _transform_of(self, server_id: str) -> Transform | None:
+        server = self.coordinator.server(server_id)
+        return None if server is None else server.settings.tools
 
     def _listed(
         self, kind: str, own: Mapping[str, ServerLists]

@@ -98,9 +98,12 @@ def marked_plans(source: Source, environment: Mapping[str, str]) -> dict[str, Se
 
 
 def client_headers(plans: Mapping[str, ServerPlan]) -> frozenset[str]:
-    """Return the headers of clients that servers get, in lower case (COORD-54)."""
-    sources = (plan.settings.headers_from.values() for plan in plans.values())
-    return frozenset(name.lower() for names in sources for name in names)
+    """Return the headers of clients that servers or tools get, in lower case (COORD-54)."""
+    named = {
+        name.lower() for plan in plans.values() for name in plan.settings.headers_from.values()
+    }
+    shaping = [plan.settings.tools for plan in plans.values()]
+    return frozenset(named).union(*(each.headers for each in shaping if each is not None))
 
 
 def _merged(files: Iterable[Path]) -> dict[str, ServerPlan]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ...errors import RegistrationError
 from .members import (
     HTTP_TRANSPORTS,
     HTTP_TYPES,
@@ -24,6 +25,9 @@ from .members import (
 )
 from .problems import NotYetError, ServerFileError
 from .variables import UnsetVariableError, VariableError, expand
+
+if TYPE_CHECKING:
+    from ..tool_shapes import Transform
 
 TIMEOUT_VARIABLE = "DEFAULT_TOOL_TIMEOUT_MS"
 """Sets the time of calls where an entry does not say it (MCPJSON-04)."""
@@ -54,6 +58,7 @@ class ServerSettings:
         always_allow: patterns of the tools that a chat host calls without asking a person.
         trust: whether a chat host believes the annotations of the tools.
         headers_from: header of the server by header of the client.
+        tools: how a gateway shapes the tools (GATE-64); None: as they come.
     """
 
     timeout_ms: int = _default("timeoutMs")
@@ -71,6 +76,7 @@ class ServerSettings:
     always_allow: tuple[str, ...] = ()
     trust: bool = False
     headers_from: Mapping[str, str] = field(factory=dict)
+    tools: Transform | None = None
 
     def allows(self, tool: str) -> bool:
         """Return whether a tool is listed; `disabled_tools` wins (MCPJSON-05)."""
@@ -242,7 +248,19 @@ class EntryReader:
             always_allow=tuple(self._given("alwaysAllow") or ()),
             trust=self._given("trust") is True,
             headers_from=self._given("headersFrom") or {},
+            tools=self._transform(),
         )
+
+    def _transform(self) -> Transform | None:
+        given = self._given("tools")
+        if not isinstance(given, dict):  # other programs list names there
+            return None
+        from ..tool_shapes import Transform
+
+        try:
+            return Transform(given)
+        except RegistrationError as error:
+            raise self.refusal(f'"tools": {error}') from None
 
     def _oauth(self) -> OAuthEntry | None:
         given = self._given("oauth")

@@ -177,6 +177,20 @@ class OAuthKind:
 
 
 @frozen
+class ToolShapesKind:
+    """An object that says how tools are shaped, read by `Transform`; a list means nothing here."""
+
+    def problem(self, value: Any) -> str | None:
+        """See `MemberKind`."""
+        is_one = isinstance(value, dict | list)
+        return None if is_one else "should be an object, by name of tool"
+
+    def schema(self) -> dict[str, Any]:
+        """See `MemberKind`."""
+        return {"anyOf": [{"type": "array"}, SHAPES_SCHEMA]}
+
+
+@frozen
 class EntryMember:
     """One member of an entry.
 
@@ -201,6 +215,38 @@ OAUTH_MEMBERS: Mapping[str, MemberKind] = {
     "shared": FlagKind(),
 }
 """The members of `oauth`; others are passed over."""
+
+_SHAPED_TEXTS: Mapping[str, Any] = {
+    "as": {"type": "string", "minLength": 1, "description": "The name for clients."},
+    "title": {"type": "string", "minLength": 1},
+    "description": {"type": "string", "minLength": 1},
+}
+_SHAPED_ARGUMENT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        **_SHAPED_TEXTS,
+        "hide": {"description": "Hides the argument: the tool gets this value."},
+        "from": {
+            "pattern": "^(principal|session|header:.+)$",
+            "type": "string",
+            "description": "Hides the argument: the tool gets this of the caller.",
+        },
+    },
+    "additionalProperties": False,
+    "dependentSchemas": {name: {"maxProperties": 1} for name in ("hide", "from")},
+}
+SHAPES_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {
+            **_SHAPED_TEXTS,
+            "arguments": {"type": "object", "additionalProperties": _SHAPED_ARGUMENT},
+        },
+        "additionalProperties": False,
+    },
+}
+"""The JSON of `Transform`."""
 
 MEMBERS: Mapping[str, EntryMember] = {
     "id": EntryMember(TextKind(), "The name of the server once more; equal to its key."),
@@ -251,6 +297,9 @@ MEMBERS: Mapping[str, EntryMember] = {
     ),
     "headersFrom": EntryMember(
         HeaderMapKind(), "Header of the server by header of the client's request it is taken from."
+    ),
+    "tools": EntryMember(
+        ToolShapesKind(), "How a gateway shapes the tools: other names, texts and arguments."
     ),
 }
 """Every member that means something; others are passed over."""

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from ...base.shell_words import quote
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
-from ...kernel.registry.tools import ExecutionMode
+from ...kernel.registry.tools import ExecutionMode, ToolRegistry
 from ...protocol.content import ResourceContents, ToolResult
 from ...protocol.tool_annotations import ToolAnnotations
 from ..resources.registry import ResourceDefinition, ResourceTemplateDefinition
@@ -39,7 +39,7 @@ from .security import Credentials, CredentialSource, read_schemes
 from .upstream import ApiSender, Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
-    from ...kernel.registry.tools import ToolRegistry
+    from ...base.tool_shapes import Transform
     from ..context import ToolContext
     from ..resources.registry import ResourceRegistry
 
@@ -72,6 +72,7 @@ class OpenApiOptions(TypedDict, total=False):
         include: selectors of operations; without it, all are used.
         exclude: selectors of operations that are left out.
         rename: names of tools.
+        transform: shapes the tools, by the names that they have then (spec/transforms.md).
         tags: operations need one of these tags of the document.
         routes: what operations become: tools, resources, or nothing.
         auth: secrets by security scheme, or a function that returns the one of a scheme for a
@@ -87,6 +88,7 @@ class OpenApiOptions(TypedDict, total=False):
     include: Iterable[Selector] | None
     exclude: Iterable[Selector] | None
     rename: Renames | None
+    transform: Transform | None
     tags: Iterable[str] | None
     routes: Routes | None
     auth: CredentialSource | None
@@ -521,7 +523,12 @@ def renamed(operation: ApiOperation, name: str, rename: Renames | None) -> str:
     return next((rename[key] for key in keys if key in rename), name)
 
 
-def register_api(api: Api, tools: ToolRegistry, resources: Callable[[], ResourceRegistry]) -> None:
+def register_api(
+    api: Api,
+    tools: ToolRegistry,
+    resources: Callable[[], ResourceRegistry],
+    transform: Transform | None = None,
+) -> None:
     """Register the tools and resources of an API.
 
     One that the registry refuses, for its schema for instance, is added to `Api.skipped`: a
@@ -531,17 +538,28 @@ def register_api(api: Api, tools: ToolRegistry, resources: Callable[[], Resource
         api: to be registered.
         tools: of the server.
         resources: returns those of the server; called if there are any.
+        transform: shapes the tools.
+
+    Raises:
+        RegistrationError: the transform does not fit.
     """
+    own = tools if transform is None else ToolRegistry()
     for tool in api.tools:
         try:
-            tools.register(tool.definition, tool.handler, execution=ExecutionMode.ASYNC)
+            own.register(tool.definition, tool.handler, execution=ExecutionMode.ASYNC)
         except RegistrationError as error:
             api.skipped.append(SkippedOperation(tool.operation.label, str(error)))
-    for each in api.resources:
+    if transform is not None:
+        from ..transforms import shaped
+
+        transform.check_fits(each.registered_name for each in own.entries())
+        for each in own.entries():
+            tools.adopt(shaped(transform, each))
+    for entry in api.resources:
         try:
-            if isinstance(each.definition, ResourceDefinition):
-                resources().register(each.definition, each.handler)
+            if isinstance(entry.definition, ResourceDefinition):
+                resources().register(entry.definition, entry.handler)
             else:
-                resources().register_template(each.definition, each.handler)
+                resources().register_template(entry.definition, entry.handler)
         except RegistrationError as error:
-            api.skipped.append(SkippedOperation(each.operation.label, str(error)))
+            api.skipped.append(SkippedOperation(entry.operation.label, str(error)))

@@ -1,0 +1,81 @@
+"""Tools that the entry of their server shapes, as clients of a gateway get them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.client import Client, connect
+from tests.support.gateway import serve_gateway
+
+APP = """
+from foundation_rt import Server
+
+server = Server("shop")
+
+
+@server.tool
+def find(query: str, tenant: str, limit: int = 10) -> str:
+    return f"{tenant} {query} {limit}"
+
+
+@server.tool
+def look(query: str) -> str:
+    return query
+
+
+server.run()
+"""
+
+
+def write(folder: Path, tools: Any) -> str:
+    """Write a server and a file that lists it; return the path of the file."""
+    (folder / "shop.py").write_text(APP)
+    entry = {"command": sys.executable, "args": [str(folder / "shop.py")], "tools": tools}
+    file = folder / "mcp.json"
+    file.write_bytes(orjson.dumps({"mcpServers": {"shop": entry}}))
+    return str(file)
+
+
+async def answer(client: Client, **arguments: Any) -> str:
+    """Call the shaped tool, unchecked by the client; return its text."""
+    params = {"name": "shop__search", "arguments": arguments}
+    result = await client.request("tools/call", params)
+    return str(result["content"][0]["text"])
+
+
+@pytest.mark.rule("GATE-64", "TRANS-02")
+async def test_tool_is_shaped_for_clients_alone(tmp_path: Path) -> None:
+    arguments = {"query": {"as": "q"}, "tenant": {"from": "header:X-Tenant"}}
+    shaped = {"as": "search", "description": "Search Acme.", "arguments": arguments}
+    with serve_gateway(write(tmp_path, {"find": shaped, "gone": {"as": "x"}})) as gateway:
+        async with connect(gateway.url, headers={"X-Tenant": "acme"}) as client:
+            tools = {tool.name: tool for tool in await client.list_tools()}
+            assert tools.keys() >= {"shop__search", "shop__look"}
+            assert "shop__find" not in tools
+            search = tools["shop__search"]
+            assert search.description == "Search Acme."
+            assert search.input_schema["properties"].keys() == {"q", "limit"}
+            assert await answer(client, q="tea") == "acme tea 10"
+            for wrong in ({"query": "tea"}, {"q": "tea", "tenant": "evil"}, {"q": 5}):
+                assert "INVALID_ARGUMENT" in await answer(client, **wrong)
+        async with connect(gateway.url) as client:
+            assert "needs the header x-tenant" in await answer(client, q="tea")
+        gateway.process.record(message="server 'shop': transform: there is no tool 'gone'")
+
+
+@pytest.mark.rule("GATE-64")
+async def test_tool_that_cannot_be_shaped_is_not_offered(tmp_path: Path) -> None:
+    shaped = {"find": {"arguments": {"tennant": {"hide": "acme"}}}}
+    with serve_gateway(write(tmp_path, shaped)) as gateway:
+        async with connect(gateway.url) as client:
+            names = [tool.name for tool in await client.list_tools()]
+            assert "shop__look" in names
+            assert "shop__find" not in names
+    with serve_gateway(write(tmp_path, ["*"])) as gateway:
+        async with connect(gateway.url) as client:
+            assert "shop__find" in [tool.name for tool in await client.list_tools()]
