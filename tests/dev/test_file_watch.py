@@ -39,6 +39,28 @@ def test_source_files_count_and_those_of_environments_do_not(tmp_path: Path) -> 
 
 
 @pytest.mark.rule("DEV-11")
+def test_every_file_of_a_skill_counts(tmp_path: Path) -> None:
+    for name in (
+        "pdf/SKILL.md",
+        "pdf/dist/form.pdf",
+        "pdf/.cache/x",
+        "pdf/__pycache__/x.pyc",
+        "notes/README.md",
+        "dist/other/SKILL.md",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    watched = WatchedFiles((tmp_path,))
+    assert names(watched, tmp_path) == {"pdf/SKILL.md", "pdf/dist/form.pdf"}
+    before = watched.stamps()
+    (tmp_path / "notes" / "SKILL.md").write_text("x")
+    (tmp_path / "pdf" / "SKILL.md").unlink()
+    changed = {shown_path(each, tmp_path) for each in changed_files(before, watched.stamps())}
+    assert changed >= {"notes/README.md", "notes/SKILL.md", "pdf/SKILL.md"}
+
+
+@pytest.mark.rule("DEV-11")
 def test_links_that_lead_in_circles_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("x")
     (tmp_path / "loop").symlink_to(tmp_path, target_is_directory=True)

@@ -11,7 +11,7 @@ from foundation_rt.apps.dev.terminal import Styled, Terminal
 pytestmark = pytest.mark.rule("DEV-41")
 
 NOTHING: dict[str, list[str]] = {"added": [], "removed": [], "changed": []}
-LISTS = dict.fromkeys(("tools", "resources", "resourceTemplates", "prompts"), NOTHING)
+LISTS = dict.fromkeys(("tools", "resources", "resourceTemplates", "prompts", "skills"), NOTHING)
 CALL = {
     "at": 0.0,
     "phase": "end",

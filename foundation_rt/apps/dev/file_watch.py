@@ -14,6 +14,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from ...base.file_changes import Stamp, stamp_of
+from ...base.skill_format import MANIFEST
 
 INTERVAL_SECONDS = 0.25
 QUIET_SECONDS = 0.15
@@ -37,7 +38,8 @@ SUFFIXES = (
     ".rs",
     ".rb",
 )
-_LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "target"})
+_LEFT_OUT_OF_SKILLS = frozenset({"__pycache__", "node_modules"})
+_LEFT_OUT = _LEFT_OUT_OF_SKILLS | {"site-packages", "build", "dist", "target"}
 
 Stamps = dict[str, Stamp]
 """Of files, by path."""
@@ -48,7 +50,8 @@ class WatchedFiles:
     """The files that belong to a program.
 
     Attributes:
-        folders: in which, and below which, every file with one of `suffixes` counts.
+        folders: in which, and below which, every file with one of `suffixes` counts, and every file
+            of a skill.
         files: those that count besides, whether or not they are there.
         suffixes: of source files.
     """
@@ -85,8 +88,9 @@ def shown_path(path: str, folder: Path) -> str:
 
 def _sources(folders: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[str]:
     """Yield source files, the nearest first; links to folders are not followed."""
-    pending: list[str] = [os.fspath(each) for each in folders]
-    for number, folder in enumerate(pending):
+    # Each folder with what is left out below it; below that of a skill every file counts.
+    pending = [(os.fspath(each), _LEFT_OUT) for each in folders]
+    for number, (folder, left_out) in enumerate(pending):
         if number >= MAX_FOLDERS:
             return
         try:
@@ -94,15 +98,18 @@ def _sources(folders: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[str
         except OSError:
             continue
         # An environment, in which packages are: it is not the author's.
-        if any(each.name == "pyvenv.cfg" for each in entries):
+        names = {each.name for each in entries}
+        if "pyvenv.cfg" in names:
             continue
+        if MANIFEST in names:
+            left_out = _LEFT_OUT_OF_SKILLS
         for each in entries:
             try:
                 is_folder = each.is_dir(follow_symlinks=False)
             except OSError:
                 continue
             if is_folder:
-                if each.name not in _LEFT_OUT and not each.name.startswith("."):
-                    pending.append(each.path)
-            elif each.name.endswith(suffixes):
+                if each.name not in left_out and not each.name.startswith("."):
+                    pending.append((each.path, left_out))
+            elif left_out is _LEFT_OUT_OF_SKILLS or each.name.endswith(suffixes):
                 yield each.path

@@ -25,8 +25,8 @@ from .log_lines import LogLine
 from .problems import Problem
 from .program import Program, ProgramState
 
-KINDS = ("tools", "resources", "resourceTemplates", "prompts")
-_KEY_OF = {"resources": "uri", "resourceTemplates": "uriTemplate"}
+KINDS = ("tools", "resources", "resourceTemplates", "prompts", "skills")
+_KEY_OF = {"resources": "uri", "resourceTemplates": "uriTemplate", "skills": "uri"}
 
 _POLL_SECONDS = 0.02
 _SETTLE_SECONDS = 120.0

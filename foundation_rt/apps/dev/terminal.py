@@ -30,6 +30,7 @@ _KINDS = {
     "resources": "resource",
     "resourceTemplates": "template",
     "prompts": "prompt",
+    "skills": "skill",
 }
 
 Styled = tuple[str, str | None]

@@ -16,6 +16,12 @@ from tests.support.dev_front import DevFront, dev_front
 PROGRAM = Path(__file__).with_name("program.py")
 
 
+def write_program(folder: Path) -> Path:
+    """Copy the program and its skills into a folder; return its file there."""
+    shutil.copytree(PROGRAM.with_name("skills"), folder / "skills")
+    return Path(shutil.copy(PROGRAM, folder / "shop.py"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Run Chromium while the tests of a module run."""
@@ -27,7 +33,7 @@ def browser() -> Iterator[Browser]:
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFront]:
     """Develop the program, for the tests of a module."""
     folder = tmp_path_factory.mktemp("dev")
-    shutil.copy(PROGRAM, folder / "shop.py")
+    write_program(folder)
     with dev_front(folder, "shop.py") as running:
         running.wait_for_state("running")
         yield running

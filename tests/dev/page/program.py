@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
@@ -21,6 +22,7 @@ from foundation_rt import (
 )
 
 server = Server("shop", version="2.1.0")
+server.skills_from(Path(__file__).with_name("skills"))
 
 
 def drawing(width: int = 160, height: int = 60) -> bytes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.dev.page.conftest import PROGRAM
+from tests.dev.page.conftest import PROGRAM, write_program
 from tests.support.chromium import shot, watched_page
 from tests.support.dev_front import DevFront, dev_front
 from tests.support.http_server import free_port
@@ -353,8 +353,7 @@ def test_front_is_seen_with_wire_timings_servers_and_agents(page: Page, opened: 
 
 @pytest.mark.rule("DEV-69")
 def test_restart_is_seen_without_loading_the_page(browser: Browser, tmp_path: Path) -> None:
-    program = tmp_path / "shop.py"
-    shutil.copy(PROGRAM, program)
+    program = write_program(tmp_path)
     text = program.read_text()
     with dev_front(tmp_path, "shop.py") as front:
         front.wait_for_state("running")
@@ -382,9 +381,60 @@ def test_restart_is_seen_without_loading_the_page(browser: Browser, tmp_path: Pa
             expect(page.locator(".restart").first).to_contain_text("shop.py changed")
 
 
+@pytest.mark.rule("DEV-92", "DEV-77")
+def test_skill_is_shown_with_its_front_matter_and_its_files(page: Page, opened: Opened) -> None:
+    page.get_by_role("link", name="Skills").click()
+    details = opened("refunds")
+    for text in ("skill://refunds/SKILL.md", "3 files", "MIT", "The shop", "<img src=x"):
+        expect(details).to_contain_text(text)
+    files = details.get_by_role("list", name="Files")
+    expect(files.get_by_role("button")).to_have_text(
+        ["SKILL.md", "seal.bin", "references/rules.md"]
+    )
+    seal = PROGRAM.with_name("skills") / "refunds" / "seal.bin"
+    expect(files).to_contain_text(f"sha256:{sha256(seal.read_bytes()).hexdigest()}")
+    details.get_by_role("button", name="SKILL.md").click()
+    expect(details.get_by_role("article").first).to_contain_text("<script>alert(2)</script>")
+    details.get_by_role("button", name="seal.bin").click()
+    for card in details.get_by_role("article").all():
+        expect(card).to_contain_text("Size and digest are those of the entry.")
+    expect(details.locator("img, script")).to_have_count(0)
+
+
+@pytest.mark.rule("DEV-92", "DEV-11", "DEV-69")
+def test_change_of_a_skill_is_seen_without_loading_the_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    write_program(tmp_path)
+    folder = tmp_path / "skills" / "refunds"
+    manifest = (folder / "SKILL.md").read_text()
+    with dev_front(tmp_path, "shop.py") as front:
+        front.wait_for_state("running")
+        with watched_page(browser, front.page_url) as watched:
+            page = watched.page
+            page.get_by_role("link", name="Skills").click()
+            page.get_by_role("link", name="refunds").click()
+            details = page.get_by_role("region", name="Details")
+            expect(details).to_contain_text("3 files")
+            (folder / "dist").mkdir()
+            (folder / "dist" / "notes.txt").write_text("new")
+            expect(details).to_contain_text("4 files")
+            (folder / "SKILL.md").write_text("no front matter")
+            failure = page.get_by_role("alert").filter(has_text="failed")
+            expect(failure).to_contain_text("it has no front matter")
+            (folder / "SKILL.md").write_text(manifest.replace("by the rules", "at once"))
+            expect(failure).to_have_count(0)
+            expect(details).to_contain_text("Refund an order at once")
+            page.get_by_role("link", name="Activity").click()
+            page.get_by_role("tab", name="Restarts").click()
+            changed = page.locator(".restart").first
+            expect(changed).to_contain_text("skills/refunds/SKILL.md changed")
+            expect(changed).to_contain_text("1 skill changed: skill://refunds/SKILL.md")
+
+
 @pytest.mark.rule("DEV-61", "DEV-63")
 def test_page_goes_on_when_the_front_is_started_again(browser: Browser, tmp_path: Path) -> None:
-    shutil.copy(PROGRAM, tmp_path / "shop.py")
+    write_program(tmp_path)
     words = ("shop.py", "--port", str(free_port()))
     with dev_front(tmp_path, *words) as front:
         front.wait_for_state("running")

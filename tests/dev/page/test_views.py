@@ -6,7 +6,6 @@ With `FOUNDATION_RT_TEST_SHOTS=FOLDER` a picture of each view is kept there, to 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.dev.page.conftest import PROGRAM
+from tests.dev.page.conftest import write_program
 from tests.support.axe import axe_source, findings
 from tests.support.chromium import shot, watched_page
 from tests.support.dev_front import DevFront, dev_front
@@ -26,7 +25,7 @@ from tests.support.process import command
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFront]:
     """Develop three servers of an `mcp.json`, one of which can't run."""
     folder = tmp_path_factory.mktemp("servers")
-    shutil.copy(PROGRAM, folder / "shop.py")
+    write_program(folder)
     serve, *words = command("serve")
     broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no database')"]}
     servers = {
@@ -143,6 +142,14 @@ def prompt(page: Page) -> None:
     expect(page.get_by_role("article").first).to_contain_text("offer to Ann")
 
 
+def skill(page: Page) -> None:
+    """Show a skill, and a file of it."""
+    go(page, "skills")
+    page.get_by_role("link", name="refunds").click()
+    page.get_by_role("button", name="references/rules.md").click()
+    expect(page.get_by_role("article").first).to_contain_text("digest are those of the entry")
+
+
 def tasks(page: Page) -> None:
     """Show a task that asks."""
     go(page, "tools/shop__survey")
@@ -212,7 +219,7 @@ def shortcuts(page: Page) -> None:
 
 VIEWS: list[Callable[[Page], None]] = [
     *(tools, form, arguments_as_json, progress, question, address, sampling, result, table, error),
-    *(resource, template, prompt, tasks, activity, log, restarts, wire, timings, servers),
+    *(resource, template, prompt, skill, tasks, activity, log, restarts, wire, timings, servers),
     *(agents, connect, shortcuts),
 ]
 
@@ -243,7 +250,7 @@ def test_axe_finds_nothing_in_any_view(browser: Browser, front: DevFront, width:
 
 @pytest.mark.rule("DEV-74", "DEV-78")
 def test_axe_finds_nothing_in_the_ledger_of_a_program(browser: Browser, tmp_path: Path) -> None:
-    shutil.copy(PROGRAM, tmp_path / "shop.py")
+    write_program(tmp_path)
     axe = axe_source()
     with dev_front(tmp_path, "shop.py") as front:
         front.wait_for_state("running")
@@ -324,9 +331,11 @@ def test_keyboard_alone_runs_a_tool_and_reaches_all_views(
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("article").get_by_role("tab", name="JSON")).to_be_focused()
         reaches_everything(page)
-        for number, view in enumerate(("Tools", "Resources", "Prompts", "Tasks", "Activity"), 1):
+        for number, view in enumerate(("Tools", "Resources", "Prompts", "Skills", "Tasks"), 1):
             page.keyboard.press(f"Alt+{number}")
             expect(page.get_by_role("heading", level=1)).to_have_text(view)
+        page.keyboard.press("Alt+0")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Agents")
 
 
 @pytest.mark.rule("DEV-62")

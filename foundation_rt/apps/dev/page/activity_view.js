@@ -120,7 +120,7 @@ function callRow({ at, client, method, name, phase, outcome, durationMs, error }
   );
 }
 
-const LISTS = { tools: "tool", resources: "resource", resourceTemplates: "template", prompts: "prompt" };
+const LISTS = { tools: "tool", resources: "resource", resourceTemplates: "template", prompts: "prompt", skills: "skill" };
 
 function restartNode({ at, server, first, because, outcome, durationMs, error, ...lists }) {
   const changes = Object.entries(LISTS).flatMap(([key, noun]) =>

@@ -20,6 +20,7 @@ import { ResourcesView } from "./resources_view.js";
 import { RpcError } from "./rpc_errors.js";
 import { failureNode, ServersView, summaryOf } from "./servers_view.js";
 import { PAGE_NAME, visible } from "./shown_text.js";
+import { SkillsView } from "./skills_view.js";
 import { TaskClient } from "./task_client.js";
 import { TasksView } from "./tasks_view.js";
 import { TimingsView } from "./timings_view.js";
@@ -31,7 +32,12 @@ const RENDERING_KEY = "foundation-rt.dev.rendering";
 const RELOAD_MS = 100;
 const AGAIN_MS = 1500;
 const FAILED = new Set(["failed", "needs login"]);
-const LISTS = { tools: "notifications/tools/list_changed", prompts: "notifications/prompts/list_changed", resources: "notifications/resources/list_changed" };
+const LISTS = {
+  tools: "notifications/tools/list_changed",
+  prompts: "notifications/prompts/list_changed",
+  resources: "notifications/resources/list_changed",
+  skills: "notifications/resources/list_changed",
+};
 
 class DevPage {
   #reloads = new Map();
@@ -49,7 +55,7 @@ class DevPage {
     this.rendering = new Rendering(sessionStorage, RENDERING_KEY);
     this.unfinished = this.rendering.unfinished;
     this.inbox = new Inbox({ onChange: () => this.#showTitle(), onDone: (place) => this.#focusAfter(place) });
-    this.views = [ToolsView, ResourcesView, PromptsView, TasksView, ActivityView, WireView, TimingsView, ServersView, AgentsView].map((View) => new View(this));
+    this.views = [ToolsView, ResourcesView, PromptsView, SkillsView, TasksView, ActivityView, WireView, TimingsView, ServersView, AgentsView].map((View) => new View(this));
     this.tasks = this.#viewOf("tasks");
     this.shortcuts = shortcutsDialog();
     this.#makeSidebar();
@@ -188,7 +194,7 @@ class DevPage {
     this.links = this.views.map((view, at) =>
       el(
         "a",
-        { href: `#/${view.id}`, class: "view-link", "aria-keyshortcuts": `Alt+${at + 1}`, data: { view: view.id } },
+        { href: `#/${view.id}`, class: "view-link", "aria-keyshortcuts": `Alt+${(at + 1) % 10}`, data: { view: view.id } },
         icon(view.picture),
         el("span", { class: "view-name" }, view.title),
         el("span", { class: "view-count muted small" }),
@@ -352,7 +358,7 @@ class DevPage {
 
   #showView(view, key) {
     if (this.stage.firstChild !== view.node) fill(this.stage, view.node);
-    if (this.client?.server || ["tools", "resources", "prompts"].includes(view.id) === false) view.open(key);
+    if (this.client?.server || ["tools", "resources", "prompts", "skills"].includes(view.id) === false) view.open(key);
   }
 
   #focusStage(isView) {
@@ -386,9 +392,10 @@ class DevPage {
     if (event.key === "Escape" && document.getElementById("app").classList.contains("with-sidebar")) this.#showSidebar(false);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return this.#submit(event);
     if (!event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
-    const digit = /^Digit([1-9])$/.exec(event.code)?.[1];
+    const digit = /^Digit([0-9])$/.exec(event.code)?.[1];
+    const link = this.links[(digit === "0" ? 10 : digit) - 1];
     const action = digit
-      ? this.views[digit - 1] && (() => (location.hash = this.links[digit - 1].hash))
+      ? link && (() => (location.hash = link.hash))
       : { KeyQ: () => this.inbox.goToFirst(), KeyF: () => this.stage.querySelector("input[type=search]")?.focus(), Slash: () => this.shortcuts.showModal() }[event.code];
     if (!action) return;
     event.preventDefault();

@@ -6,7 +6,7 @@ import { codeBlock } from "/shared/markdown.js";
 const SHORTCUTS = [
   { keys: ["Ctrl", "Enter"], does: "Run, read, get or send what is shown" },
   { keys: ["Shift", "Enter"], does: "Begin a new line in a text" },
-  { keys: ["Alt", "1", "…", "9"], does: "Go to a view" },
+  { keys: ["Alt", "1", "…", "0"], does: "Go to a view" },
   { keys: ["Alt", "Q"], does: "Go to the question that waits for you" },
   { keys: ["Alt", "F"], does: "Go to the filter" },
   { keys: ["Alt", "/"], does: "This list" },

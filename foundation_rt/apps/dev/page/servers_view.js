@@ -132,8 +132,8 @@ function serverNode(server, logins) {
   );
 }
 
-function offers({ tools = 0, resources = 0, resourceTemplates = 0, prompts = 0 }) {
-  const all = [[tools, "tool"], [resources, "resource"], [resourceTemplates, "template"], [prompts, "prompt"]];
+function offers({ tools = 0, resources = 0, resourceTemplates = 0, prompts = 0, skills = 0 }) {
+  const all = [[tools, "tool"], [resources, "resource"], [resourceTemplates, "template"], [prompts, "prompt"], [skills, "skill"]];
   return all
     .filter(([many]) => many > 0)
     .map(([many, noun]) => count(many, noun))
