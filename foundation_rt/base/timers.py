@@ -6,8 +6,6 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from attrs import define, field
-
 Callback = Callable[[], object]
 
 
@@ -18,18 +16,19 @@ class Timer(Protocol):
         """Cancel the timer; does nothing if it has run."""
 
 
-@define(eq=False, repr=False)
 class QueuedTimer:
     """A timer in a `TimerQueue`."""
 
-    callback: Callback | None
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
 
     def cancel(self) -> None:
         """Cancel the timer; safe from any thread."""
         self.callback = None
 
 
-@define(eq=False, repr=False)
 class TimerQueue:
     """Timers in the order of their time; plain data without a clock.
 
@@ -38,9 +37,10 @@ class TimerQueue:
     once, cost amortized constant time and bounded memory.
     """
 
-    _heap: list[tuple[float, int, QueuedTimer]] = field(factory=list, init=False)
-    _sequence: int = field(default=0, init=False)
-    _sweep_at: int = field(default=64, init=False)
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, QueuedTimer]] = []
+        self._sequence = 0
+        self._sweep_at = 64
 
     def add(self, due: float, callback: Callback) -> QueuedTimer:
         """Add a timer whose `callback` is due at the time `due`."""

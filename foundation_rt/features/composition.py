@@ -258,19 +258,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         lifespan.attach_logger(logger)
     engine = Engine(dispatcher, clock, config, workers, directory, ToolContext, lifespan=lifespan)
     engine.dependency_overrides = options.dependency_overrides
-    runtime = ServerRuntime(
-        config,
-        logger,
-        registry,
-        resources,
-        ids,
-        clock,
-        dispatcher,
-        directory,
-        engine,
-        lifespan,
-        sink,
-    )
+    runtime = ServerRuntime(engine, logger, registry, resources, ids, sink)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     features: list[RuntimeFeature] = []

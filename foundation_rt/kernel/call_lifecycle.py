@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ..base.jsonschema.issues import TOO_COMPLEX, refusal
 from ..errors import (
     SHARE_USED,
@@ -92,7 +90,6 @@ def check_shape(request: Request) -> dict[str, Any]:
 # -- steps 3 to 10 -------------------------------------------------------------------------------
 
 
-@define(eq=False, repr=False)
 class CallLifecycle:
     """Decides about calls, from the request to the completion record.
 
@@ -104,18 +101,27 @@ class CallLifecycle:
             see `RuntimeFeature`.
     """
 
-    resources: ResourceManager
-    limits: ToolsSection
-    registry: ToolRegistry
-    ids: IdGenerator
-    results: ResultWriter
-    find: Hooks = field(default=(), init=False)
-    admit: Hooks = field(default=(), init=False)
-    allow: Hooks = field(default=(), init=False)
-    prepared: Hooks = field(default=(), init=False)
-    ready: Hooks = field(default=(), init=False)
-    raised: Hooks = field(default=(), init=False)
-    dropped: Hooks = field(default=(), init=False)
+    find: Hooks = ()
+    admit: Hooks = ()
+    allow: Hooks = ()
+    prepared: Hooks = ()
+    ready: Hooks = ()
+    raised: Hooks = ()
+    dropped: Hooks = ()
+
+    def __init__(
+        self,
+        resources: ResourceManager,
+        limits: ToolsSection,
+        registry: ToolRegistry,
+        ids: IdGenerator,
+        results: ResultWriter,
+    ) -> None:
+        self.resources = resources
+        self.limits = limits
+        self.registry = registry
+        self.ids = ids
+        self.results = results
 
     # -- steps 1 to 7: before the handler ------------------------------------------------------
 

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ..base.lazy_names import lazy
 from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, describe_exception
 from ..protocol.framing import LineTooLong
@@ -60,7 +58,6 @@ Decision = Callable[["Dispatcher", "Session", Any], "list[Effect]"]
 """Decides about a message of one class."""
 
 
-@define(eq=False, repr=False)
 class Dispatcher:
     """Decides about every message.
 
@@ -77,29 +74,26 @@ class Dispatcher:
             features; see `RuntimeFeature`.
     """
 
-    results: ResultWriter
-    calls: CallLifecycle
-    page_size: int
-    methods: dict[str, Method] = field(init=False)
-    messages: dict[type, Decision] = field(init=False)
-    notifications: dict[str, Decision] = field(init=False)
-    own: set[str] = field(factory=set, init=False)
-    parts: dict[type, Any] = field(factory=dict, init=False)
-    around: Hooks = field(default=(), init=False)
-    instructions: Hooks = field(default=(), init=False)
-    advertise: Hooks = field(default=(), init=False)
-    answer: Hooks = field(default=(), init=False)
-    knows: Hooks = field(default=(), init=False)
-    label: Hooks = field(default=(), init=False)
-    header_parameters: Hooks = field(default=(), init=False)
+    around: Hooks = ()
+    instructions: Hooks = ()
+    advertise: Hooks = ()
+    answer: Hooks = ()
+    knows: Hooks = ()
+    label: Hooks = ()
+    header_parameters: Hooks = ()
 
-    def __attrs_post_init__(self) -> None:
-        self.methods = {**METHODS}
-        self.messages = {
+    def __init__(self, results: ResultWriter, calls: CallLifecycle, page_size: int) -> None:
+        self.results = results
+        self.calls = calls
+        self.page_size = page_size
+        self.own: set[str] = set()
+        self.parts: dict[type, Any] = {}
+        self.methods: dict[str, Method] = {**METHODS}
+        self.messages: dict[type, Decision] = {
             Malformed: lazy(f"{__package__}.methods.malformed", "malformed"),
             LineTooLong: lazy(f"{__package__}.methods.malformed", "line_too_long"),
         }
-        self.notifications = {**NOTIFICATIONS}
+        self.notifications: dict[str, Decision] = {**NOTIFICATIONS}
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """Return the effects of one message, in the order in which to perform them."""

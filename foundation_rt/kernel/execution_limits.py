@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
-from attrs import define, field
+from attrs import define
 
 from ..base.config.settings import ServerConfig
 from ..base.exact_json import dumps
@@ -68,7 +68,6 @@ def _no_delay() -> float:
     return 0.0
 
 
-@define(eq=False, repr=False)
 class ResourceManager:
     """Counts, bounds and reports what calls use.
 
@@ -78,23 +77,24 @@ class ResourceManager:
         event_loop_delay: returns the p99 event-loop delay in ms; 0 where no loop is watched.
     """
 
-    config: ServerConfig
-    memory_usage: Callable[[], int] | None = None
-    event_loop_delay: Callable[[], float] = _no_delay
-    _max: int = field(init=False)
-    _free: list[None] = field(init=False)
-    _consecutive_rejections: int = field(default=0, init=False)
-    _freed: threading.Condition = field(factory=threading.Condition, init=False)
-    _waiting: int = field(default=0, init=False)
-    _shares: Quota | None = field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._max = self.config.resources.max_concurrent_executions
-        self._free = [None] * self._max
-        if self.config.has_shares():
+    def __init__(
+        self,
+        config: ServerConfig,
+        memory_usage: Callable[[], int] | None = None,
+        event_loop_delay: Callable[[], float] = _no_delay,
+    ) -> None:
+        self.config = config
+        self.memory_usage = memory_usage
+        self.event_loop_delay = event_loop_delay
+        self._max = config.resources.max_concurrent_executions
+        self._free: list[None] = [None] * self._max
+        self._consecutive_rejections = self._waiting = 0
+        self._freed = threading.Condition()
+        self._shares: Quota | None = None
+        if config.has_shares():
             from ..base.principal_shares import Quota
 
-            self._shares = Quota(self.config, self._limit())
+            self._shares = Quota(config, self._limit())
 
     @property
     def concurrent_executions(self) -> int:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
-from ..base.clock import Clock
-from ..base.config.settings import ServerConfig
 from ..base.ids import IdGenerator
 from ..base.logs.logger import StderrSink, StructuredLogger
 from ..errors import describe_exception
 from ..protocol.framing import LineReader
 from .call_lifecycle import Hooks
-from .dispatcher import Dispatcher
 from .effects import Abort, FeatureCallback
 from .engine.connection import Connection, Deliver, Observe
-from .engine.directory import SessionDirectory
-from .engine.executor import Engine, HoldsState
+from .engine.executor import Engine
 from .execution_limits import ResourceManager
 from .feature import hooks, use
 from .registry.tools import ToolRegistry
@@ -36,7 +30,6 @@ _DRAIN_SHARE = 0.5
 """The share of the time for leaving the lifespan in which handlers may still end."""
 
 
-@define(eq=False, repr=False)
 class Runtime:
     """Every component of a server, wired; beside what features add.
 
@@ -47,29 +40,35 @@ class Runtime:
         observers: are given the records of calls and handshakes.
     """
 
-    config: ServerConfig
-    logger: StructuredLogger
-    registry: ToolRegistry
-    resources: ResourceManager
-    ids: IdGenerator
-    clock: Clock
-    dispatcher: Dispatcher
-    directory: SessionDirectory
-    engine: Engine
-    lifespan: HoldsState | None
-    _sink: StderrSink | None
-    background: Callable[[], Coroutine[Any, Any, None] | None] | None = field(
-        default=None, init=False
-    )
-    background_task: asyncio.Task[None] | None = field(default=None, init=False)
-    _has_begun: bool = field(default=False, init=False)
-    observers: list[Observe] = field(factory=list, init=False)
-    _closing: Hooks = field(default=(), init=False)
-    _stopping: Hooks = field(default=(), init=False)
-    _features: Sequence[RuntimeFeature] = field(default=(), init=False)
+    background: Callable[[], Coroutine[Any, Any, None] | None] | None = None
+    background_task: asyncio.Task[None] | None = None
+    _has_begun = False
+    _closing: Hooks = ()
+    _stopping: Hooks = ()
+    _features: Sequence[RuntimeFeature] = ()
 
-    def __attrs_post_init__(self) -> None:
-        self.engine.workers.on_error = self.report_interruption
+    def __init__(
+        self,
+        engine: Engine,
+        logger: StructuredLogger,
+        registry: ToolRegistry,
+        resources: ResourceManager,
+        ids: IdGenerator,
+        sink: StderrSink | None,
+    ) -> None:
+        self.engine = engine
+        self.config = engine.config
+        self.clock = engine.clock
+        self.dispatcher = engine.dispatcher
+        self.directory = engine.directory
+        self.lifespan = engine.lifespan
+        self.logger = logger
+        self.registry = registry
+        self.resources = resources
+        self.ids = ids
+        self._sink = sink
+        self.observers: list[Observe] = []
+        engine.workers.on_error = self.report_interruption
 
     def use(self, features: Sequence[RuntimeFeature]) -> None:
         """Let features join, before the server is served."""

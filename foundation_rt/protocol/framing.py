@@ -13,9 +13,7 @@ that grows geometrically, and copied once when it is complete.
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
-
-from ..base.shown import Shown
+from attrs import frozen
 
 _CR = 0x0D
 
@@ -31,17 +29,19 @@ class LineTooLong:
     limit: int
 
 
-@define(eq=False, repr=False)
-class LineReader(Shown):
+class LineReader:
     """Splits a byte stream into lines.
 
     Args:
         max_line_bytes: the length of the longest accepted line, in bytes, without its line ending.
     """
 
-    max_line_bytes: int
-    _buffer: bytearray = field(factory=bytearray, init=False)
-    _discarding: bool = field(default=False, init=False)
+    __slots__ = ("_buffer", "_discarding", "max_line_bytes")
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self.max_line_bytes = max_line_bytes
+        self._buffer = bytearray()
+        self._discarding = False
 
     def feed(self, data: bytes) -> list[bytes | LineTooLong]:
         """Take the next bytes; return the lines that they complete, except blank ones."""

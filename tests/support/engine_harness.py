@@ -51,8 +51,8 @@ class EngineHarness:
             self.workers,  # type: ignore[arg-type]
             runtime.directory,
             ToolContext,
-            around=partial(wrap, middleware) if middleware else None,
         )
+        self.engine.around = partial(wrap, middleware) if middleware else None
         self.scheduler = FakeScheduler(self.clock)
         self.broken = False  # whether every send fails
         self.peer = self.connect()

@@ -71,36 +71,6 @@ class BackgroundWriter:
         lost_writes: writes refused, or accepted and not (wholly) written.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_above_high_water",
-        "_delay",
-        "_high_water",
-        "_hurry",
-        "_idle",
-        "_limit",
-        "_lock",
-        "_low_water",
-        "_name",
-        "_notice",
-        "_open",
-        "_poller",
-        "_queue",
-        "_running",
-        "_settled",
-        "_stopped",
-        "_taken",
-        "_unreported",
-        "_work",
-        "_writing_directly",
-        "broken",
-        "fd",
-        "lost_writes",
-        "on_broken",
-        "on_drained",
-        "pending_bytes",
-    )
-
     def __init__(
         self,
         fd: int,

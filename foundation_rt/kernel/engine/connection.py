@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ...errors import describe_exception
 from ...protocol.framing import LineReader, LineTooLong
 from ...protocol.jsonrpc import Message, Request, parse
@@ -50,7 +48,6 @@ def _random_key() -> str:
     return token_hex(32)
 
 
-@define(eq=False, repr=False)
 class Connection:
     """A peer of the server, on any transport.
 
@@ -68,17 +65,27 @@ class Connection:
             session can be in this process alone.
     """
 
-    session: Session
-    dispatcher: Dispatcher
-    engine: Engine
-    scheduler: Scheduler
-    reader: LineReader
-    _deliver: Deliver
-    observers: list[Observe] = field(factory=list)
-    lock: threading.RLock = field(factory=threading.RLock, init=False)
-    close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
-    make_key: Callable[[], str] = field(default=_random_key, init=False)
-    shared_id: Callable[[], str] | None = field(default=None, init=False)
+    def __init__(
+        self,
+        session: Session,
+        dispatcher: Dispatcher,
+        engine: Engine,
+        scheduler: Scheduler,
+        reader: LineReader,
+        deliver: Deliver,
+        observers: list[Observe],
+    ) -> None:
+        self.session = session
+        self.dispatcher = dispatcher
+        self.engine = engine
+        self.scheduler = scheduler
+        self.reader = reader
+        self._deliver = deliver
+        self.observers = observers
+        self.lock = threading.RLock()
+        self.close_response: Callable[[RequestId], object] | None = None
+        self.make_key: Callable[[], str] = _random_key
+        self.shared_id: Callable[[], str] | None = None
 
     @property
     def closed(self) -> bool:

@@ -27,7 +27,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from attrs import define, field
+from attrs import define
 
 from ...base.abort import AbortSignal
 from ...base.clock import Clock
@@ -160,7 +160,6 @@ class RunningCall(Shown):
         return self.context.abort_signal
 
 
-@define(eq=False, repr=False)
 class Engine:
     """Runs handlers for all connections of a server.
 
@@ -169,13 +168,13 @@ class Engine:
         directory: finds the sessions of the server.
         make_context: makes the context of a call, of its two ids, its abort signal, the logger of
             its session, itself, its connection and the state of the application.
+        lifespan: holds the state for handlers; None if there are no hooks.
+
+    Attributes:
         on_idle: called, from any thread, when the last running handler has ended; may be None.
         on_unanswered: called, from any thread, with None when a tool call will not be answered,
             and again with the outcome of its handler (AACP-28).
         around: puts the middleware of the server around a handler; None if there is none.
-        lifespan: holds the state for handlers; None if there are no hooks.
-
-    Attributes:
         dependency_overrides: by function of a dependency, the one that is called instead.
         is_one_of_several: this process is one of several workers.
         parts: what features keep for the server, by the class of that; see `part`.
@@ -184,31 +183,40 @@ class Engine:
         opening: the hooks of features for new sessions; see `RuntimeFeature.opening`.
     """
 
-    dispatcher: Dispatcher
-    clock: Clock
-    config: ServerConfig
-    workers: WorkerPool
-    directory: SessionDirectory
-    make_context: MakeContext
-    on_idle: Callable[[], object] | None = None
-    on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
-    around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
-    lifespan: HoldsState | None = field(default=None)
-    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(
-        factory=dict, init=False
-    )
-    is_one_of_several: bool = field(default=False, init=False)
-    opening: Hooks = field(default=(), init=False)
-    starting: Hooks = field(default=(), init=False)
-    forgetting: Hooks = field(default=(), init=False)
-    parts: dict[type, Any] = field(factory=dict, init=False)
-    ended: Hooks = field(default=(), init=False)
-    _ended_sessions: dict[Connection, str] = field(factory=dict, init=False)
-    _runs: dict[str, RunningCall] = field(factory=dict, init=False)
-    _inline: RunningCall | None = field(default=None, init=False)
-    _coroutines: CoroutineRunner | None = field(default=None, init=False)
-    _ended: threading.Condition = field(factory=threading.Condition, init=False)
-    _waiting: int = field(default=0, init=False)
+    opening: Hooks = ()
+    starting: Hooks = ()
+    forgetting: Hooks = ()
+    ended: Hooks = ()
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        config: ServerConfig,
+        workers: WorkerPool,
+        directory: SessionDirectory,
+        make_context: MakeContext,
+        lifespan: HoldsState | None = None,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        self.config = config
+        self.workers = workers
+        self.directory = directory
+        self.make_context = make_context
+        self.lifespan = lifespan
+        self.on_idle: Callable[[], object] | None = None
+        self.on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = None
+        self.around: Callable[[Invocation, Proceed], Proceed] | None = None
+        self.dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] = {}
+        self.is_one_of_several = False
+        self.parts: dict[type, Any] = {}
+        self._ended_sessions: dict[Connection, str] = {}
+        self._runs: dict[str, RunningCall] = {}
+        self._inline: RunningCall | None = None
+        self._coroutines: CoroutineRunner | None = None
+        self._ended = threading.Condition()
+        self._waiting = 0
 
     @property
     def running(self) -> list[Invocation]:

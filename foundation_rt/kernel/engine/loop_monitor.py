@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 
-from attrs import define, field
-
 WINDOW_SECONDS = 10.0
 _SHORTEST_KEPT_SECONDS = 0.001
 _PERCENTILE = 0.99
 
 
-@define(eq=False, repr=False)
 class LoopMonitor:
     """Collects the turns of one loop; all times are monotonic seconds."""
 
-    turn_started: float | None = field(default=None, init=False)
-    turns: int = field(default=0, init=False)
-    _turns: deque[tuple[float, float]] = field(factory=deque, init=False)
+    def __init__(self) -> None:
+        self.turn_started: float | None = None
+        self.turns = 0
+        self._turns: deque[tuple[float, float]] = deque()
 
     def begin_turn(self, now: float) -> None:
         """Begin a turn: the loop has stopped waiting and serves events."""

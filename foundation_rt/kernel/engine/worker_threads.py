@@ -11,12 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from attrs import define, field
-
 from .scheduling import ReportError, ignore_error
 
 
-@define(eq=False, repr=False)
 class WorkerPool:
     """Runs functions in at most `max_threads` threads.
 
@@ -25,15 +22,15 @@ class WorkerPool:
         on_error: takes the exception of a function, or one that another thread threw into a worker.
     """
 
-    max_threads: int
-    on_error: ReportError = ignore_error
-    # One entry of `_wake` for each function in `_work`. A waiting thread may be interrupted after
-    # it has taken an entry: the function that it was woken for must not be lost.
-    _work: deque[Callable[[], None]] = field(factory=deque, init=False)
-    _wake: SimpleQueue[None] = field(factory=SimpleQueue, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _threads: int = field(default=0, init=False)
-    _unfinished: int = field(default=0, init=False)
+    def __init__(self, max_threads: int, on_error: ReportError = ignore_error) -> None:
+        self.max_threads = max_threads
+        self.on_error = on_error
+        # One entry of `_wake` for each function in `_work`. A waiting thread may be interrupted
+        # after it has taken an entry: the function that it was woken for must not be lost.
+        self._work: deque[Callable[[], None]] = deque()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = self._unfinished = 0
 
     def submit(self, function: Callable[[], None]) -> None:
         """Run `function` in a worker thread; report its exception.

@@ -44,18 +44,18 @@ class Observer(Protocol):
         """
 
 
-@define(eq=False, repr=False)
-class ChangeNotifier(Shown):
+class ChangeNotifier:
     """The lock under which the lists of one kind change, and the observers of these lists.
 
     Args:
         kind: `tools`, `resources` or `prompts`, as the `list_changed` notification has it.
     """
 
-    kind: str
-    # Reentrant: a finalizer or a signal handler may change a list while its thread holds it.
-    lock: threading.RLock = field(factory=threading.RLock, init=False)
-    _observers: WeakSet[Observer] = field(factory=WeakSet, init=False)
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        # Reentrant: a finalizer or a signal handler may change a list while its thread holds it.
+        self.lock = threading.RLock()
+        self._observers: WeakSet[Observer] = WeakSet()
 
     def observe(self, observer: Observer) -> None:
         """Notify `observer` of every change from now on; the notifier does not keep it alive."""

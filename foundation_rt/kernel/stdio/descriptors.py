@@ -13,13 +13,10 @@ import sys
 import threading
 from typing import TextIO
 
-from attrs import define
-
 _CLOSING_SECONDS = 0.1
 """The time in which a descriptor without a call under way is closed, on Windows."""
 
 
-@define(eq=False, repr=False)
 class ProtocolDescriptors:
     """The descriptors of the protocol.
 
@@ -28,8 +25,9 @@ class ProtocolDescriptors:
         output: writes what the client reads.
     """
 
-    input: int
-    output: int
+    def __init__(self, input: int, output: int) -> None:
+        self.input = input
+        self.output = output
 
     def restore(self) -> None:
         """Give 0 and 1 back: nothing was served."""

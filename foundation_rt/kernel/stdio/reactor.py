@@ -21,8 +21,6 @@ from collections.abc import Callable, Coroutine
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ...base.timers import Callback, QueuedTimer, TimerQueue
 from ..engine.loop_monitor import LoopMonitor
 from ..engine.scheduling import ReportError, create_task, ignore_error, interruption, report_errors
@@ -43,7 +41,6 @@ _MAX_FAILURES = 100
 """The most consecutive turns that an exception may end; beyond, the error is raised."""
 
 
-@define(eq=False, repr=False)
 class Reactor:
     """Waits for events and calls their handlers; belongs to the thread that calls `run`.
 
@@ -61,24 +58,25 @@ class Reactor:
     """
 
     read = staticmethod(os.read)
-    monitor: LoopMonitor = field(factory=LoopMonitor, init=False)
-    loop: ReactorLoop | None = field(default=None, init=False)
-    on_wake: Callback = field(default=lambda: None)
-    on_turn: Callback = field(default=lambda: None)
-    on_error: ReportError = ignore_error
-    _poll: select.poll = field(factory=lambda: select.poll(), init=False)
-    _handlers: dict[int, Callable[[int], object]] = field(factory=dict, init=False)
-    _timers: TimerQueue = field(factory=TimerQueue, init=False)
-    _wake_pipe: tuple[int, ...] = field(factory=os.pipe, init=False)
-    # Reentrant: a signal handler that wakes may interrupt a wake under way in the same thread.
-    _wake_lock: threading.RLock = field(factory=threading.RLock, init=False)
-    _woken: bool = field(default=False, init=False)
-    stopped: bool = field(default=False, init=False)
-    _closing: bool = field(default=False, init=False)
-    _started: list[Callback] = field(factory=list, init=False)
-    _posted: list[Callback] = field(factory=list, init=False)
 
-    def __attrs_post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.monitor = LoopMonitor()
+        self.loop: ReactorLoop | None = None
+        self.on_wake: Callback = lambda: None
+        self.on_turn: Callback = lambda: None
+        self.on_error: ReportError = ignore_error
+        self.stopped = self._closing = self._woken = False
+        self._handlers: dict[int, Callable[[int], object]] = {}
+        self._timers = TimerQueue()
+        self._started: list[Callback] = []
+        self._posted: list[Callback] = []
+        # Reentrant: a signal handler that wakes may interrupt a wake under way in the same thread.
+        self._wake_lock = threading.RLock()
+        self._open()
+
+    def _open(self) -> None:
+        self._poll = select.poll()
+        self._wake_pipe: tuple[int, ...] = os.pipe()
         self.watch(self._wake_pipe[0], READABLE, self._on_wake_byte)
 
     @property

@@ -45,25 +45,6 @@ class ClientStreams:
         stopped: whether no further input is served; may be set by a signal handler.
     """
 
-    __slots__ = (
-        "_budget",
-        "_descriptors",
-        "_gathered",
-        "_gathered_bytes",
-        "_is_open",
-        "_is_reading",
-        "_is_warm",
-        "_on_end",
-        "_on_first_lines",
-        "_on_gone",
-        "_reactor",
-        "_writer",
-        "connection",
-        "input_ended",
-        "lines",
-        "stopped",
-    )
-
     connection: Connection
 
     def __init__(

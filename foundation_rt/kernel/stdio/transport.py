@@ -23,8 +23,6 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import define, field
-
 from ..engine.forks import ForkGuard
 from ..engine.shutdown import (
     HANDLER_SHARE,
@@ -48,8 +46,6 @@ else:
 if TYPE_CHECKING:
     import asyncio
 
-    from ...base.config.settings import ServerSection
-    from ..engine.connection import Connection
     from ..runtime import Runtime
 
 
@@ -94,32 +90,31 @@ def serve(
         descriptors.close()
 
 
-@define(eq=False, repr=False)
 class StdioTransport:
     """A process that serves one client over stdio: its start, its signals and its end."""
 
-    runtime: Runtime
-    descriptors: ProtocolDescriptors
-    process_goes_on: bool
-    _companion: Companion | None = None
-    reactor: Reactor = field(factory=Reactor, init=False)
-    connection: Connection = field(init=False)
-    _settings: ServerSection = field(init=False)
-    _streams: ClientStreams = field(init=False)
-    _watchdog: Watchdog = field(init=False)
-    _guard: ForkGuard = field(init=False)
-    _restore_signals: Callable[[], None] = field(init=False)
-    _signal: int | None = field(default=None, init=False)
-    _leaving: bool = field(default=False, init=False)
-    _deadline: float | None = field(default=None, init=False)
-    _ending: bool = field(default=False, init=False)
-    _session_ends: bool = field(default=False, init=False)
-    _failure: Exception | None = field(default=None, init=False)
-    _opening: asyncio.Task[None] | None = field(default=None, init=False)
-    _companion_task: asyncio.Task[None] | None = field(default=None, init=False)
+    _guard: ForkGuard
+    _restore_signals: Callable[[], None]
 
-    def __attrs_post_init__(self) -> None:
-        self._settings = self.runtime.config.server
+    def __init__(
+        self,
+        runtime: Runtime,
+        descriptors: ProtocolDescriptors,
+        process_goes_on: bool,
+        companion: Companion | None,
+    ) -> None:
+        self.runtime = runtime
+        self.descriptors = descriptors
+        self.process_goes_on = process_goes_on
+        self._companion = companion
+        self._settings = runtime.config.server
+        self._signal: int | None = None
+        self._deadline: float | None = None
+        self._leaving = self._ending = self._session_ends = False
+        self._failure: Exception | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._companion_task: asyncio.Task[None] | None = None
+        self.reactor = Reactor()
         self._streams = ClientStreams(
             self.reactor,
             self.descriptors,

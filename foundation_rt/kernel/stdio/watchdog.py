@@ -24,8 +24,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from attrs import define, field
-
 from ..engine.loop_monitor import LoopMonitor
 from ..engine.shutdown import ending_signals, exit_code
 from .reactor import READABLE
@@ -45,7 +43,6 @@ _LOOK = 0
 _END = 255
 
 
-@define(eq=False, repr=False)
 class Watchdog:
     """Watches the main thread from beside it.
 
@@ -65,24 +62,34 @@ class Watchdog:
         has_ended: returns whether the peer has ended, on Windows, where only who reads it knows.
     """
 
-    peer: int | None
-    monitor: LoopMonitor
-    hang_up_budget: float
-    signal_budget: float
-    on_blocked: Callable[[float], object]
-    on_signal: Callable[[], object]
-    end_process: Callable[[int], object]
-    asleep: bool = field(default=False, init=False)
-    has_ended: Callable[[], bool] | None = field(default=None, init=False)
-    _to_end: tuple[int, ...] = field(factory=ending_signals, init=False)
-    _control: tuple[int, int] = field(init=False)
-    _thread: threading.Thread = field(init=False)
-    _limit: tuple[float, int] | None = field(default=None, init=False)
-    _hung_up_at: float | None = field(default=None, init=False)
-    _hung_up_in: int = field(default=0, init=False)
-    _warned_of: float | None = field(default=None, init=False)
-    _signalled: bool = field(default=False, init=False)
-    _ending: bool = field(default=False, init=False)
+    _control: tuple[int, int]
+    _thread: threading.Thread
+
+    def __init__(
+        self,
+        peer: int | None,
+        monitor: LoopMonitor,
+        *,
+        hang_up_budget: float,
+        signal_budget: float,
+        on_blocked: Callable[[float], object],
+        on_signal: Callable[[], object],
+        end_process: Callable[[int], object],
+    ) -> None:
+        self.peer = peer
+        self.monitor = monitor
+        self.hang_up_budget = hang_up_budget
+        self.signal_budget = signal_budget
+        self.on_blocked = on_blocked
+        self.on_signal = on_signal
+        self.end_process = end_process
+        self.has_ended: Callable[[], bool] | None = None
+        self.asleep = self._signalled = self._ending = False
+        self._to_end = ending_signals()
+        self._limit: tuple[float, int] | None = None
+        self._hung_up_at: float | None = None
+        self._hung_up_in = 0
+        self._warned_of: float | None = None
 
     def start(self) -> None:
         """Start the thread."""

@@ -157,14 +157,14 @@ class _PipeReader:
         self._on_change()
 
 
-@define(eq=False, repr=False)
 class WindowsReactor(Reactor):
     """A reactor whose handlers take from it what was read of their pipes."""
 
-    _poll: PipePoll = field(factory=PipePoll, init=False)  # type: ignore[assignment]
-    _wake_pipe: tuple[int, ...] = field(default=(), init=False)
+    _poll: PipePoll  # type: ignore[assignment]
 
-    def __attrs_post_init__(self) -> None:
+    def _open(self) -> None:
+        self._poll = PipePoll()
+        self._wake_pipe = ()
         self._handlers[WAKE] = lambda events: self._on_woken()
 
     def read(self, descriptor: int, size: int) -> bytes:
