@@ -24,7 +24,7 @@ from .features.subscriptions.subscribing import publisher_of
 from .features.tool_settings import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
-from .kernel.registry.tools import ExecutionMode, RegisteredTool, ToolRegistry, is_async_callable
+from .kernel.registry.tools import ExecutionMode, RegisteredTool, ToolRegistry, execution_of
 from .kernel.session import TransportType
 from .protocol.principal import identity_of
 from .protocol.revisions import REVISIONS
@@ -353,7 +353,7 @@ class Server:
         Raises:
             RegistrationError: names the problem of the definition or of an option.
         """
-        settings = tool_settings(definition.name, is_async_callable(handler), **options)
+        settings = tool_settings(definition.name, execution_of(handler), **options)
         self._registry.register(definition, handler, is_dynamic=is_dynamic, **settings)
 
     def unregister(self, name: str) -> bool:

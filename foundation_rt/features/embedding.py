@@ -87,6 +87,10 @@ class HostLoop:
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
+    def has_loop(self) -> bool:
+        """Return True: there is that of the host."""
+        return True
+
     def is_here(self) -> bool:
         """Return whether this is the thread of the host's loop, and the loop runs."""
         return self._running_loop() is self.loop
@@ -169,6 +173,10 @@ class Background:
     def call_in_loop(self, callback: Callback) -> None:
         """Run `callback` on the loop thread."""
         self._running_loop().call_soon_threadsafe(callback)
+
+    def has_loop(self) -> bool:
+        """Return True: one thread runs all coroutines."""
+        return True
 
     def is_here(self) -> bool:
         """Return True: such a host takes calls from any thread."""

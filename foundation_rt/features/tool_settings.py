@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def tool_settings(
     name: str,
-    is_async: bool,
+    execution: ExecutionMode,
     *,
     inline: bool = False,
     timeout_ms: int | None = None,
@@ -32,7 +32,7 @@ def tool_settings(
     Raises:
         RegistrationError: names the option and what to change.
     """
-    if inline and is_async:
+    if inline and execution is not ExecutionMode.THREAD:
         raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
     if task not in (None, "optional", "required"):
         raise RegistrationError(f'tool {name!r}: task is "optional" or "required", not {task!r}')
@@ -41,7 +41,8 @@ def tool_settings(
         raise RegistrationError(f"tool {name!r}: task_after_ms needs task as well")
     if task is not None and inline:
         raise RegistrationError(f"tool {name!r}: a tool that runs inline cannot be a task")
-    execution = ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
+    if task is not None and execution is ExecutionMode.BRIEF:
+        execution = ExecutionMode.ASYNC
     read_tags, predicate = read_audience(f"tool {name!r}", tags, visible)
     return {
         "execution": ExecutionMode.INLINE if inline else execution,

@@ -60,6 +60,45 @@ atexit.register(lambda: print("asyncio" in sys.modules, file=sys.stderr))
 """
 
 
+BRIEF = """
+
+@server.tool
+async def names(count: int) -> list[str]:
+    return [name for name in sys.modules if name.startswith(UNUSED)][:count]
+
+
+@server.tool
+async def refuses():
+    raise ToolError("NOT_FOUND", "it is not there")
+
+
+@server.tool
+async def passes_on(of: int):
+    return names(of)
+
+
+@server.tool(timeout_ms=1)
+async def takes_long():
+    until = time.monotonic() + 0.01
+    while time.monotonic() < until:
+        pass
+
+
+@server.tool
+async def imports():
+    import asyncio
+
+    return asyncio.current_task() is not None
+"""
+
+LATER = """
+
+@server.tool
+async def later(ctx: ToolContext) -> bool:
+    return await ctx.run_in_worker(bool, 1)
+"""
+
+
 @pytest.mark.rule("PROC-08")
 @pytest.mark.parametrize("end", ["end of file", "signal"])
 def test_without_a_coroutine_asyncio_is_never_imported(end: str) -> None:
@@ -86,9 +125,33 @@ def test_without_a_coroutine_asyncio_is_never_imported(end: str) -> None:
 
 @pytest.mark.rule("PROC-08")
 def test_with_a_coroutine_asyncio_is_there() -> None:
-    coroutine = "\n@server.tool\nasync def later() -> bool:\n    return True\n"
-    with serve(APP + coroutine) as server:
+    with serve(APP + LATER) as server:
         assert server.call("later") is True
         assert "asyncio" in server.call("modules")
         assert server.finish() == 0
         assert "True" in server.stderr.splitlines()
+
+
+@pytest.mark.rule("PROC-08")
+def test_coroutine_that_never_waits_runs_in_place() -> None:
+    brief = BRIEF.replace("    import asyncio\n", "")
+    with serve(APP + brief, start=subprocess.Popen) as server:
+        assert server.call("names", count=9) == []
+        assert server.call("refuses")["code"] == "NOT_FOUND"
+        assert server.call("takes_long")["code"] == "TIMEOUT"
+        assert server.call("modules") == []
+        assert server.finish() == 0
+        assert "False" in server.stderr.splitlines()
+
+
+@pytest.mark.rule("PROC-08", "CALL-12")
+def test_coroutine_is_a_task_if_asyncio_is_there() -> None:
+    with serve(APP + BRIEF, start=subprocess.Popen) as server:
+        assert server.call("imports") is True
+        assert server.call("names", count=9)
+
+
+@pytest.mark.rule("PROC-08", "CALL-40")
+def test_what_a_coroutine_in_place_returns_is_awaited() -> None:
+    with serve(APP + BRIEF.replace("    import asyncio\n", "")) as server:
+        assert server.call("passes_on", of=9)

@@ -13,6 +13,7 @@ from attrs import define
 
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
 from foundation_rt.features.context import ToolContext
+from foundation_rt.kernel.registry.tools import ExecutionMode
 from tests.support.signatures import derive_tool
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def test_tool_is_derived_from_its_function() -> None:
     tool = derive_tool(forecast)
     assert tool.name == "forecast"
     assert tool.description == "Forecast for a city.\n\nLooks ahead."
-    assert not tool.is_async
+    assert tool.execution is ExecutionMode.THREAD
     assert tool.input_schema == {
         "type": "object",
         "properties": {
@@ -116,10 +117,10 @@ def test_methods_and_callable_objects_are_tools() -> None:
     called = derive_tool(station)
     assert (called.name, called.description) == ("Station", "Return the words of the station.")
     assert called.handler({"days": 2}, CONTEXT) == "Oslo in 2"
-    assert derive_tool(Station.stations).is_async
+    assert derive_tool(Station.stations).execution is not ExecutionMode.THREAD
     assert derive_tool(Station.convert).handler({"degrees": 2}, CONTEXT) == 4.0
     later = derive_tool(AsyncStation())
-    assert (later.is_async, later.description) == (True, "Answers later.")
+    assert (later.execution, later.description) == (ExecutionMode.ASYNC, "Answers later.")
 
 
 @pytest.mark.rule("TYPED-01")
@@ -127,9 +128,9 @@ def test_async_function_is_recognized_under_a_partial() -> None:
     async def slow(ms: int, factor: int) -> int:
         return ms * factor
 
-    assert derive_tool(slow).is_async
+    assert derive_tool(slow).execution is ExecutionMode.BRIEF
     tool = derive_tool(functools.partial(functools.partial(slow), factor=2))
-    assert (tool.name, tool.is_async) == ("slow", True)
+    assert (tool.name, tool.execution) == ("slow", ExecutionMode.ASYNC)
     coroutine = tool.handler({"ms": 4}, CONTEXT)
     assert inspect.iscoroutine(coroutine)
     with pytest.raises(StopIteration) as stopped:

@@ -453,7 +453,8 @@ def test_a_call_makes_as_many_steps_with_a_thousand_tools_as_with_one() -> None:
 
 
 async def coroutine_function(arguments: dict[str, Any], context: Any) -> None:
-    """Do nothing; no test calls this async handler."""
+    """Wait; no test calls this async handler."""
+    await context
 
 
 class AsyncInstance:
@@ -463,6 +464,11 @@ class AsyncInstance:
 
 class Methods:
     async def asynchronous(self, arguments: dict[str, Any], context: Any) -> None:
+        """Wait; no test calls this async handler."""
+        async with context:
+            pass
+
+    async def brief(self, arguments: dict[str, Any], context: Any) -> None:
         """Do nothing; no test calls this async handler."""
 
     def synchronous(self, arguments: dict[str, Any], context: Any) -> None:
@@ -487,6 +493,13 @@ def test_an_async_callable_runs_as_a_task(function: Callable[..., Any]) -> None:
     assert not registry.has_async_tools()
     assert registry.register(definition(), function).execution is ExecutionMode.ASYNC
     assert registry.has_async_tools()
+
+
+@pytest.mark.rule("PROC-08")
+def test_coroutine_function_that_never_waits_needs_no_event_loop() -> None:
+    registry = ToolRegistry()
+    assert registry.register(definition(), Methods().brief).execution is ExecutionMode.BRIEF
+    assert not registry.has_async_tools()
 
 
 @pytest.mark.rule("CALL-12")

@@ -70,6 +70,9 @@ class FakeScheduler:
     ) -> None:
         started(self.loop.create_task(coroutine))
 
+    def has_loop(self) -> bool:
+        return True
+
     def is_here(self) -> bool:
         return True
 

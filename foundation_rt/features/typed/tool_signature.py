@@ -15,6 +15,7 @@ from attrs import frozen
 
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
+from ...kernel.registry.tools import ExecutionMode, execution_of
 from ..signatures.binding import Handler, make_check
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
@@ -54,7 +55,7 @@ class TypedTool:
             calls the function and returns its result, a coroutine if it is async. Raises
             `ToolError` (INVALID_ARGUMENT) before the function is called when an argument cannot
             become a value of its type.
-        is_async: whether the function is a coroutine function.
+        execution: where it runs by default.
     """
 
     name: str
@@ -62,7 +63,7 @@ class TypedTool:
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     handler: Handler
-    is_async: bool
+    execution: ExecutionMode
 
 
 def derive_tool(
@@ -122,7 +123,10 @@ def derive_tool(
         from ..signatures.outputs import writing
 
         handler = writing(handler, write)
-    return TypedTool(signature.name, description, schema, output, handler, signature.is_async)
+    execution = execution_of(function)
+    if collector.dependencies:
+        execution = ExecutionMode.ASYNC if signature.is_async else ExecutionMode.THREAD
+    return TypedTool(signature.name, description, schema, output, handler, execution)
 
 
 def _output(
@@ -193,5 +197,5 @@ def add_tool(
         icons=icons,
         meta=meta,
     )
-    settings = tool_settings(definition.name, typed.is_async, **options)
+    settings = tool_settings(definition.name, typed.execution, **options)
     return registry.register(definition, typed.handler, **settings, is_typed=True)

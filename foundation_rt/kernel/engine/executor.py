@@ -6,7 +6,8 @@ reported once to the dispatcher, which gives the slot back and decides the reply
 
 * `async def`: a task on the connection's event loop;
 * `def`: in a worker thread;
-* inline: in place, for handlers that take microseconds.
+* inline: in place, for handlers that take microseconds; and an `async def` that never waits, as
+  long as nothing has imported asyncio (PROC-08).
 
 An awaitable that a handler returns is awaited in a task, wherever the handler ran (CALL-40).
 With middleware every call is a task, in which the handler is called in its own way (OPS-09).
@@ -39,7 +40,7 @@ from ..call_lifecycle import Hooks
 from ..dispatcher import Dispatcher
 from ..effects import Reply
 from ..invocation import PENDING, CallOutcome, Invocation, Phase, Raised, Returned, Stopped
-from ..registry.tools import INLINE, ExecutionMode
+from ..registry.tools import BRIEF, INLINE, ExecutionMode
 from . import deadlines
 from .worker_threads import WorkerPool
 
@@ -63,6 +64,7 @@ Proceed = Callable[[], Awaitable[Any]]
 """Runs a handler, or a handler with middleware around it."""
 
 
+_IN_PLACE = (INLINE, BRIEF)
 _PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 
 
@@ -244,7 +246,9 @@ class Engine:
         if call.phase is not PENDING:
             # Another thread closed the connection after the decision to start the handler.
             self.abort(call, "disconnected")
-        if call.execution is INLINE and self.around is None:
+        if call.execution is BRIEF:
+            self._place(run)
+        if call.execution in _IN_PLACE and self.around is None:
             self._inline = run
             try:
                 outcome = self.run_in_place(run, variables := copy_context())
@@ -268,6 +272,12 @@ class Engine:
             self.finish(run, Raised(error))
             if not isinstance(error, Exception):
                 raise
+
+    def _place(self, run: RunningCall) -> None:
+        """Leave a coroutine that never waits in place, or make it a task (PROC-08)."""
+        run.due = run.started + run.call.timeout_ms / 1000
+        if self.around is not None or self.starting or run.connection.scheduler.has_loop():
+            run.call.execution = ExecutionMode.ASYNC
 
     def _launch(self, run: RunningCall) -> None:
         run.due = run.started + run.call.timeout_ms / 1000
@@ -413,7 +423,8 @@ class Engine:
         """Call the handler; every exception is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
-            return Returned(variables.run(call.handler, call.arguments, run.context))
+            value = variables.run(call.handler, call.arguments, run.context)
+            return Returned(variables.run(_step, value) if call.execution is BRIEF else value)
         except BaseException as error:
             return outcome_of(error, run.signal)
 
@@ -540,6 +551,14 @@ class Engine:
     def _wake_waiting(self) -> None:
         with self._ended:
             self._ended.notify_all()
+
+
+def _step(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a coroutine returns that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
 
 
 def outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:

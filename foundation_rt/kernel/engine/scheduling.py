@@ -42,6 +42,9 @@ class Scheduler(Protocol):
         ends in it needs no deadline, with eager start and without.
         """
 
+    def has_loop(self) -> bool:
+        """Return whether coroutines run as tasks, even those that never wait (PROC-08)."""
+
     def call_in_loop(self, callback: Callback) -> None:
         """Run `callback` in the thread of the tasks' event loop; safe from any thread."""
 

@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
+from opcode import opmap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,9 +64,14 @@ class ExecutionMode(Enum):
     """In a worker thread."""
     INLINE = "inline"
     """In place: for handlers that take microseconds and never block."""
+    BRIEF = "brief"
+    """In place as long as nothing has imported asyncio, and then as a task (PROC-08)."""
 
 
-INLINE = ExecutionMode.INLINE  # see `session.RUNNING`
+INLINE, BRIEF = ExecutionMode.INLINE, ExecutionMode.BRIEF  # see `session.RUNNING`
+
+_LOOP_USERS: Final = frozenset((opmap["SEND"], opmap["IMPORT_NAME"]))
+"""What code does that may need an event loop: every kind of `await`, and an import."""
 
 
 class ToolPart:
@@ -218,8 +224,7 @@ class ToolRegistry(Registry[RegisteredTool]):
             validate,
             validate_output,
             header_parameters,
-            execution
-            or (ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD),
+            execution or execution_of(handler),
             timeout_ms,
             is_dynamic,
             tool_type,
@@ -420,6 +425,15 @@ def is_async_callable(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
     )
+
+
+def execution_of(handler: Callable[..., Any]) -> ExecutionMode:
+    """Return where `handler` runs by default."""
+    if not is_async_callable(handler):
+        return ExecutionMode.THREAD
+    code = getattr(handler, "__code__", None)
+    is_brief = code is not None and _LOOP_USERS.isdisjoint(code.co_code[::2])
+    return BRIEF if is_brief else ExecutionMode.ASYNC
 
 
 def takes(function: Any, count: int) -> bool:

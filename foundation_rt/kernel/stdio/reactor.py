@@ -239,6 +239,10 @@ class Reactor:
         task = create_task(self.prepare_loop(), coroutine)
         self._started.append(lambda: started(task))
 
+    def has_loop(self) -> bool:
+        """Return whether anything has imported asyncio, and may look for its loop."""
+        return "asyncio" in sys.modules
+
     def _notify_started(self) -> None:
         while self._started:
             self._started.pop(0)()
