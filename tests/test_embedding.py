@@ -315,6 +315,21 @@ async def test_with_a_loop_of_its_own_everything_happens_there_but_what_works_in
     peer.connection.close()
 
 
+@pytest.mark.rule("CALL-44")
+async def test_a_coroutine_that_never_waits_runs_in_place_on_the_loop() -> None:
+    rig = ServerFixture()
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    @rig.server.tool
+    async def brief() -> str:
+        tasks.append(asyncio.current_task())
+        return "done"
+
+    peer = rig.connect()
+    assert peer.answer(peer.start("brief"))["result"]["content"][0]["text"] == "done"
+    assert tasks == [asyncio.current_task()]
+
+
 @pytest.mark.rule("CALL-12")
 async def test_a_coroutine_handler_is_a_proper_task(clock: ManualClock) -> None:
     rig = ServerFixture(configured(timeout_ms=60_000), clock)

@@ -87,9 +87,9 @@ class HostLoop:
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
-    def has_loop(self) -> bool:
-        """Return True: there is that of the host."""
-        return True
+    def can_step(self) -> bool:
+        """Return whether the loop of the host runs here."""
+        return self.is_here()
 
     def is_here(self) -> bool:
         """Return whether this is the thread of the host's loop, and the loop runs."""
@@ -174,9 +174,9 @@ class Background:
         """Run `callback` on the loop thread."""
         self._running_loop().call_soon_threadsafe(callback)
 
-    def has_loop(self) -> bool:
-        """Return True: one thread runs all coroutines."""
-        return True
+    def can_step(self) -> bool:
+        """Return False: one thread runs all coroutines."""
+        return False
 
     def is_here(self) -> bool:
         """Return True: such a host takes calls from any thread."""

@@ -91,6 +91,13 @@ async def imports():
     return asyncio.current_task() is not None
 """
 
+IN_PLACE = """
+
+@server.tool
+async def has_task() -> bool:
+    return asyncio.current_task() is not None
+"""
+
 LATER = """
 
 @server.tool
@@ -132,7 +139,7 @@ def test_with_a_coroutine_asyncio_is_there() -> None:
         assert "True" in server.stderr.splitlines()
 
 
-@pytest.mark.rule("PROC-08")
+@pytest.mark.rule("PROC-08", "CALL-44")
 def test_coroutine_that_never_waits_runs_in_place() -> None:
     brief = BRIEF.replace("    import asyncio\n", "")
     with serve(APP + brief, start=subprocess.Popen) as server:
@@ -144,14 +151,21 @@ def test_coroutine_that_never_waits_runs_in_place() -> None:
         assert "False" in server.stderr.splitlines()
 
 
-@pytest.mark.rule("PROC-08", "CALL-12")
+@pytest.mark.rule("CALL-12", "CALL-44")
 def test_coroutine_is_a_task_if_asyncio_is_there() -> None:
     with serve(APP + BRIEF, start=subprocess.Popen) as server:
         assert server.call("imports") is True
         assert server.call("names", count=9)
 
 
-@pytest.mark.rule("PROC-08", "CALL-40")
+@pytest.mark.rule("CALL-40", "CALL-44")
 def test_what_a_coroutine_in_place_returns_is_awaited() -> None:
     with serve(APP + BRIEF.replace("    import asyncio\n", "")) as server:
         assert server.call("passes_on", of=9)
+
+
+@pytest.mark.rule("CALL-44")
+def test_coroutine_that_never_waits_is_no_task_once_there_is_a_loop() -> None:
+    with serve(f"import asyncio\n{APP}{IN_PLACE}") as server:
+        assert server.call("has_task") is True  # which makes the loop
+        assert server.call("has_task") is False

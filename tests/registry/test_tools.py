@@ -495,7 +495,7 @@ def test_an_async_callable_runs_as_a_task(function: Callable[..., Any]) -> None:
     assert registry.has_async_tools()
 
 
-@pytest.mark.rule("PROC-08")
+@pytest.mark.rule("CALL-44")
 def test_coroutine_function_that_never_waits_needs_no_event_loop() -> None:
     registry = ToolRegistry()
     assert registry.register(definition(), Methods().brief).execution is ExecutionMode.BRIEF

@@ -70,8 +70,8 @@ class FakeScheduler:
     ) -> None:
         started(self.loop.create_task(coroutine))
 
-    def has_loop(self) -> bool:
-        return True
+    def can_step(self) -> bool:
+        return False
 
     def is_here(self) -> bool:
         return True

@@ -6,8 +6,8 @@ reported once to the dispatcher, which gives the slot back and decides the reply
 
 * `async def`: a task on the connection's event loop;
 * `def`: in a worker thread;
-* inline: in place, for handlers that take microseconds; and an `async def` that never waits, as
-  long as nothing has imported asyncio (PROC-08).
+* inline: in place, for handlers that take microseconds; and an `async def` that never waits
+  (CALL-44).
 
 An awaitable that a handler returns is awaited in a task, wherever the handler ran (CALL-40).
 With middleware every call is a task, in which the handler is called in its own way (OPS-09).
@@ -274,9 +274,9 @@ class Engine:
                 raise
 
     def _place(self, run: RunningCall) -> None:
-        """Leave a coroutine that never waits in place, or make it a task (PROC-08)."""
+        """Leave a coroutine that never waits in place, or make it a task (CALL-44)."""
         run.due = run.started + run.call.timeout_ms / 1000
-        if self.around is not None or self.starting or run.connection.scheduler.has_loop():
+        if self.around or self.starting or not run.connection.scheduler.can_step():
             run.call.execution = ExecutionMode.ASYNC
 
     def _launch(self, run: RunningCall) -> None:

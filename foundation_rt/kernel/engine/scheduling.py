@@ -42,8 +42,8 @@ class Scheduler(Protocol):
         ends in it needs no deadline, with eager start and without.
         """
 
-    def has_loop(self) -> bool:
-        """Return whether coroutines run as tasks, even those that never wait (PROC-08)."""
+    def can_step(self) -> bool:
+        """Return whether coroutines that never wait may run in this thread, in place (CALL-44)."""
 
     def call_in_loop(self, callback: Callback) -> None:
         """Run `callback` in the thread of the tasks' event loop; safe from any thread."""

@@ -65,7 +65,7 @@ class ExecutionMode(Enum):
     INLINE = "inline"
     """In place: for handlers that take microseconds and never block."""
     BRIEF = "brief"
-    """In place as long as nothing has imported asyncio, and then as a task (PROC-08)."""
+    """In place if its thread allows that, else as a task: for coroutines that never wait."""
 
 
 INLINE, BRIEF = ExecutionMode.INLINE, ExecutionMode.BRIEF  # see `session.RUNNING`

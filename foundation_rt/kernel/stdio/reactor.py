@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.timers import Callback, QueuedTimer, TimerQueue
 from ..engine.loop_monitor import LoopMonitor
-from ..engine.scheduling import ReportError, create_task, ignore_error, interruption, report_errors
+from ..engine.scheduling import (
+    ReportError,
+    create_task,
+    ignore_error,
+    interruption,
+    report_errors,
+    running_loop,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -239,9 +246,9 @@ class Reactor:
         task = create_task(self.prepare_loop(), coroutine)
         self._started.append(lambda: started(task))
 
-    def has_loop(self) -> bool:
-        """Return whether anything has imported asyncio, and may look for its loop."""
-        return "asyncio" in sys.modules
+    def can_step(self) -> bool:
+        """Return whether its loop runs, or nothing can look for it as asyncio was not imported."""
+        return "asyncio" not in sys.modules or running_loop() is not None
 
     def _notify_started(self) -> None:
         while self._started:
