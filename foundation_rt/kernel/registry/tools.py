@@ -71,7 +71,7 @@ class ExecutionMode(Enum):
 INLINE, BRIEF = ExecutionMode.INLINE, ExecutionMode.BRIEF  # see `session.RUNNING`
 
 _LOOP_USERS: Final = frozenset((opmap["SEND"], opmap["IMPORT_NAME"]))
-"""What code does that may need an event loop: every kind of `await`, and an import."""
+"""The instructions of code that may need an event loop: every kind of `await`, and an import."""
 
 
 class ToolPart:
