@@ -18,6 +18,7 @@ _HOMES = homes_of(
         "agents.local": "AgentCoordinator",
         "agents.messages": "AgentContext AgentMessage",
         "base.abort": "AbortSignal",
+        "base.app_format": "AppCsp ToolUi",
         "base.tool_shapes": "Transform",
         "errors": "AbortError ConfigError ErrorCode JsonRpcErrorCode RegistrationError ToolError "
         "UsageError",

@@ -13,6 +13,8 @@ from .agents.local import AgentCoordinator as AgentCoordinator
 from .agents.messages import AgentContext as AgentContext
 from .agents.messages import AgentMessage as AgentMessage
 from .base.abort import AbortSignal as AbortSignal
+from .base.app_format import AppCsp as AppCsp
+from .base.app_format import ToolUi as ToolUi
 from .base.tool_shapes import Transform as Transform
 from .errors import AbortError as AbortError
 from .errors import ConfigError as ConfigError

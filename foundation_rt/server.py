@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .features.openapi.api import Api, OpenApiOptions
     from .features.openapi.documents import Document
     from .features.options import (
+        AppOptions,
         CompletionOptions,
         HandlerOptions,
         PromptOptions,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from .features.readiness import ReadinessChecks
     from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
     from .features.session_callbacks import SessionCallback
-    from .features.skills.registry import SkillRegistry
     from .features.tool_options import ToolHandlerOptions, ToolOptions
     from .features.visibility import Switches
     from .http.app import HttpApplication
@@ -158,7 +158,12 @@ class Server:
             from .features.presentation import check_presentation
 
             check_presentation(self._options)
-        self._read_declared()
+        if self._options.experimental is not None or self._options.extensions:
+            from .features.declared import read_experimental, read_server_extensions
+
+            if self._options.experimental is not None:
+                self._options.experimental = read_experimental(self._options.experimental)
+            self._options.extensions = read_server_extensions(self._options.extensions)
         self._runtime: ServerRuntime | None = None
         self._mounted_in: tuple[Server, Mount] | None = None
         self._switches: Switches | None = None
@@ -265,17 +270,6 @@ class Server:
         server.lifespan(after_initialize=True)(api.lifespan)
         return server
 
-    def _read_declared(self) -> None:
-        """Copy the capabilities that the author names, as they are sent (REV-13, EXT-09)."""
-        if self._options.experimental is None and not self._options.extensions:
-            return
-        from .features.declared import read_experimental, read_server_extensions
-
-        options = self._options
-        if options.experimental is not None:
-            options.experimental = read_experimental(options.experimental)
-        options.extensions = read_server_extensions(options.extensions)
-
     def _add_health(self) -> None:
         """Add the `health` tool, unless the author has a tool of that name (HEALTH-01)."""
         present = self._registry.get(HEALTH.name)
@@ -321,11 +315,15 @@ class Server:
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
         """
+        ui = options.pop("ui", None)
 
         def register(function: Callable[..., Any], **named: Any) -> Callable[..., Any]:
             from .features.typed.tool_signature import add_tool
 
-            add_tool(self._registry, function, ToolContext, **named, **options)
+            if ui is not None:
+                apps = self._first(self.features.has_apps, "app").apps
+                options["meta"] = apps.meta_of(function, {**cast("Any", options), **named}, ui)
+            add_tool(self._registry, function, ToolContext, **named, **cast("Any", options))
             return function
 
         if isinstance(function, str):
@@ -622,7 +620,7 @@ class Server:
                 what to change.
             UsageError: it is the first skill, and the server has been started already.
         """
-        return self._skills().add(folder, **options)
+        return self._first(self.features.has_skills, "skill").skills.add(folder, **options)
 
     def skills_from(
         self, folder: str | os.PathLike[str], /, **options: Unpack[SkillOptions]
@@ -633,7 +631,7 @@ class Server:
         ``skill://billing/refunds/SKILL.md``. If one is refused, none is offered. Otherwise as
         `skill`.
         """
-        return self._skills().add_from(folder, **options)
+        return self._first(self.features.has_skills, "skill").skills.add_from(folder, **options)
 
     def list_skills(self) -> tuple[str, ...]:
         """Return the URIs of all skills that are switched on, sorted."""
@@ -645,10 +643,48 @@ class Server:
         """Remove a skill and its files; return whether there was one."""
         return self.features.has_skills and self.features.skills.unregister(uri)
 
-    def _skills(self) -> SkillRegistry:
-        if not self.features.has_skills:
-            self._refuse_when_started("add its first skill", if_mounted=False)
-        return self.features.skills
+    @overload
+    def app(self, uri: str, /, **options: Unpack[AppOptions]) -> Callable[[F], F]: ...
+
+    @overload
+    def app(
+        self, uri: str, html: str | os.PathLike[str], /, **options: Unpack[AppOptions]
+    ) -> None: ...
+
+    def app(
+        self, uri: str, html: str | os.PathLike[str] | None = None, /, **options: Unpack[AppOptions]
+    ) -> Any:
+        """Add an app, a page in which hosts show the results of tools: `ui="ui://orders/table"`.
+
+        ::
+
+            server.app("ui://orders/table", Path(__file__).with_name("orders.html"))
+
+            @server.app("ui://orders/chart")
+            def chart() -> str: ...  # the HTML
+
+        It is a resource of the type `text/html;profile=mcp-app` (spec/apps.md). A file is read now.
+
+        Args:
+            uri: of the app; begins with ``ui://``.
+            html: the page as text, or a file with it; left out, a function returns the page, which
+                takes no arguments, or a `ToolContext`.
+            options: see `AppOptions`.
+
+        Raises:
+            RegistrationError: names the app and what to change.
+            UsageError: it is the first app, and the server has been started already.
+        """
+        from .features.apps.pages import app_of
+
+        apps = self._first(self.features.has_apps, "app").apps
+        return app_of(apps, uri, html, ToolContext, options)
+
+    def _first(self, is_used: bool, kind: str) -> Features:
+        """Return the registries; raise `UsageError` for the first of a kind after the start."""
+        if not is_used:
+            self._refuse_when_started(f"add its first {kind}", if_mounted=False)
+        return self.features
 
     @overload
     def completion(self, function: F, /) -> F: ...

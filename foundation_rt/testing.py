@@ -109,7 +109,7 @@ class TestClient:
             (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
             raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
             these capabilities.
-        extensions: as of `connect`: that the client declares, in revisions that have them (EXT-11).
+        extensions: as of `connect`: that the client declares (EXT-11).
         headers: those of every request, as if it came over HTTP; handlers get the ones that
             `Server(request_headers=...)` or `http.request_headers` names.
         dependency_overrides: put into those of the server until the client is closed (TYPED-75).

@@ -261,6 +261,16 @@ async def test_the_skills_of_a_folder_are_offered(tmp_path: Path) -> None:
         assert await client.read_skill(skill) == manifest.read_bytes()
 
 
+async def test_the_app_of_the_guide_is_offered(tmp_path: Path) -> None:
+    (tmp_path / "orders.html").write_text("<title>Orders</title>")
+    given = {"__name__": "shop", "__file__": str(tmp_path / "shop.py")}
+    server = run(given, "def list_orders()", "ui://orders/map")["server"]
+    async with TestClient(server) as client:
+        assert await client.read_resource("ui://orders/table") == "<title>Orders</title>"
+        assert await client.call("list_orders") == {"orders": [{"id": 1, "cents": 990}]}
+        assert "geolocation" in str(await client.request("resources/list"))
+
+
 def test_the_schedules_of_the_agent_are_in_its_ledger() -> None:
     defined = run({}, 'Server("office")', "server.agents.every(")
 

@@ -26,6 +26,8 @@ PUBLIC = {
     "AgentStateTooLargeError",
     "AgentUnregisteredError",
     "Annotations",
+    "AppCsp",
+    "ToolUi",
     "AnswerTimeoutError",
     "ServerRequestError",
     "Audio",

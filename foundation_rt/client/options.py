@@ -86,7 +86,7 @@ class ClientOptions:
             `resources.subscribe`. None requires tools, or else resources or prompts. Tools are
             listed at once unless they are left out here.
         extensions: settings of the extensions that the client has, by name, each an object of JSON:
-            ``{"com.example/reports": {}}``. Servers whose revision has none are told of none.
+            ``{"com.example/reports": {}}``.
         revision: the only one to speak; None agrees with the server on the newest that both
             speak. `MCP_PROTOCOL_VERSION` wins over it.
         timeout: in s, for a whole call.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..base.lazy_names import lazy
 from ..kernel.feature import RuntimeFeature
@@ -21,8 +21,6 @@ from .subscriptions.subscribing import Subscribing
 from .tasks.feature import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..kernel.runtime import Runtime
     from .composition import ServerOptions
 
@@ -31,18 +29,6 @@ class Batches(RuntimeFeature):
     """JSON-RPC batches (RPC-13)."""
 
     messages = MappingProxyType({Batch: lazy(f"{__package__}.batches", "answer_batch")})
-
-
-class Declared(RuntimeFeature):
-    """Capabilities that the author names: experimental ones (REV-13), extensions (EXT-08)."""
-
-    def __init__(self, member: str, declared: Mapping[str, Mapping[str, Any]]) -> None:
-        self._member = member
-        self._declared = declared
-
-    def advertise(self, capabilities: dict[str, Any]) -> None:
-        """Add them to the capabilities of the server."""
-        capabilities[self._member] = self._declared
 
 
 def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
@@ -57,10 +43,11 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
     runtime.registry.observe(lists)
     registries.observe(lists)
     features: list[RuntimeFeature] = [*registries.joining]
-    if options.experimental:
-        features.append(Declared("experimental", options.experimental))
-    if options.extensions:
-        features.append(Declared("extensions", options.extensions))
+    if options.experimental or options.extensions:
+        from .declared import Declared
+
+        named = {"experimental": options.experimental or {}, "extensions": options.extensions}
+        features += [Declared(*each) for each in named.items() if each[1]]
     if options.methods:
         from .custom_methods import CustomMethods
 

@@ -13,6 +13,7 @@ import orjson
 
 from ..base.rich_values import problem_in
 from ..errors import UsageError
+from ..kernel.feature import RuntimeFeature
 from .tasks.support import EXTENSION
 
 Declaration = dict[str, dict[str, Any]]
@@ -57,6 +58,18 @@ def read_server_extensions(given: object) -> Declaration:
             ' @server.tool(task="optional")'
         )
     return found
+
+
+class Declared(RuntimeFeature):
+    """Capabilities that the author names: experimental ones (REV-13), extensions (EXT-08)."""
+
+    def __init__(self, member: str, declared: Mapping[str, Mapping[str, Any]]) -> None:
+        self._member = member
+        self._declared = declared
+
+    def advertise(self, capabilities: dict[str, Any]) -> None:
+        """Add them to the capabilities of the server."""
+        capabilities[self._member] = {**capabilities.get(self._member, {}), **self._declared}
 
 
 def _copy_of(argument: str, given: object, example: str) -> Declaration:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
+from ..base.app_format import moved
 from ..base.shown import Shown
 from ..errors import RegistrationError, UsageError
 from .completions.registry import Completer
@@ -193,6 +194,8 @@ class Mount(Shown):
         """
         with self._lock:
             features, outer = self.features, self.outer_features
+            if features.has_apps:
+                outer.apps  # noqa: B018 - the outer server declares them from now on
             if kind == "tools":
                 self._mirror(
                     self._tools, self._own_tools(), self._add_tool, self.outer_tools.remove
@@ -242,7 +245,8 @@ class Mount(Shown):
     def _add_tool(self, tool: RegisteredTool) -> RegisteredTool:
         tool = shaped(self.transform, tool)
         name = self._name(tool.registered_name)
-        definition = evolve(tool.definition, name=name)
+        meta = moved(tool.definition.meta, self.outside)
+        definition = evolve(tool.definition, name=name, meta=meta)
         handler = partial(self._run, tool.handler)
         return self.outer_tools.adopt(
             evolve(tool, definition=definition, registered_name=name, handler=handler)

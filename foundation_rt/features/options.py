@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..base.app_format import AppCsp, Permission
     from ..kernel.registry.catalog import Predicate
     from ..protocol.content import Annotations, Icon
 
@@ -96,6 +97,23 @@ class ResourceOptions(Presentation, ResourceHandlerOptions, total=False):
     mime_type: str | None
     size: int | None
     annotations: Annotations | None
+
+
+class AppOptions(Presentation, ResourceHandlerOptions, total=False):
+    """The options of `Server.app`.
+
+    Attributes:
+        csp: the origins that the app needs; by default none.
+        permissions: what it may ask the browser for: ``camera``, ``microphone``, ``geolocation``,
+            ``clipboardWrite``.
+        domain: the origin that it wants for itself, in the form that its host has for that.
+        prefers_border: whether the host draws a border and a background; None: as the host likes.
+    """
+
+    csp: AppCsp | None
+    permissions: Iterable[Permission]
+    domain: str | None
+    prefers_border: bool | None
 
 
 class CompletionOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""The resources, prompts, completions and skills of a server."""
+"""The resources, prompts, completions, skills and apps of a server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..kernel.feature import RuntimeFeature
     from ..kernel.registry.catalog import Observer
+    from .apps.feature import Apps
     from .completions.registry import CompletionRegistry
     from .prompts.registry import PromptRegistry
     from .resources.registry import ResourceRegistry
@@ -27,12 +28,13 @@ class Features:
         self._resources, self._prompts = Resources(), Prompts()
         self._completions = Completions(self._prompts, self._resources)
         self._skills: Skills | None = None
+        self._apps: Apps | None = None
 
     @property
     def joining(self) -> Iterable[RuntimeFeature]:
         """Return the features that they belong to."""
-        skills = () if self._skills is None else (self._skills,)
-        return (self._resources, self._prompts, self._completions, *skills)
+        used = [each for each in (self._skills, self._apps) if each is not None]
+        return (self._resources, self._prompts, self._completions, *used)
 
     @property
     def resources(self) -> ResourceRegistry:
@@ -62,6 +64,20 @@ class Features:
 
             self._skills = Skills(self._resources)
         return self._skills.registry
+
+    @property
+    def has_apps(self) -> bool:
+        """Return whether the server has apps; after the start it is too late."""
+        return self._apps is not None
+
+    @property
+    def apps(self) -> Apps:
+        """The feature of the apps, which are resources."""
+        if self._apps is None:
+            from .apps.feature import Apps
+
+            self._apps = Apps(self._resources)
+        return self._apps
 
     def observe(self, observer: Observer) -> None:
         """Notify `observer` of every change of a list from now on (MRES-12, PROMPT-07)."""

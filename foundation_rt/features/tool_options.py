@@ -12,6 +12,7 @@ from .options import HandlerOptions, Presentation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..base.app_format import ToolUi
     from ..protocol.tool_annotations import ToolAnnotations
 
 TaskUse = Literal["optional", "required"]
@@ -40,9 +41,12 @@ class ToolOptions(Presentation, ToolHandlerOptions, total=False):
         output_schema: the schema that results are checked against; by default derived from the
             return annotation if that says a structure; True: derived whatever it says; False: none.
         annotations: hints about the effects of the tool.
+        ui: the URI of the app that shows the results (spec/apps.md); or a `ToolUi`, for a tool that
+            is for apps alone, or for models alone.
     """
 
     version: str | None
     input_schema: Mapping[str, Any] | None
     output_schema: Mapping[str, Any] | bool | None
     annotations: ToolAnnotations | None
+    ui: str | ToolUi | None

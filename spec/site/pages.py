@@ -14,6 +14,7 @@ GUIDES = {
         "tutorial",
         "dev",
         "servers",
+        "apps",
         "features",
         "deadlines",
         "testing",

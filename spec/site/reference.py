@@ -23,7 +23,7 @@ GROUPS = {
     ),
     "Handlers": ("features.context", "features.session_log", "base.abort", "features.signatures"),
     "Definitions and results": (
-        *("kernel.registry", "protocol"),
+        *("kernel.registry", "protocol", "base.app_format"),
         *("features.prompts", "features.resources", "features.completions"),
     ),
     "Asking the client": ("features.server_requests",),

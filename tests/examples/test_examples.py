@@ -301,3 +301,17 @@ async def test_customers_see_their_own_documents() -> None:
         assert await boss.call("customers") == ["key:ann", "key:boss"]
         with pytest.raises(ToolError, match="There is no tool"):
             await ann.call("customers")
+
+
+async def test_orders_are_text_for_a_model_and_a_table_for_a_person() -> None:
+    extensions = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+    async with TestClient(server_of("orders"), extensions=extensions) as client:
+        tools = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
+        assert tools["refund_order"]["_meta"] == {"ui": {"visibility": ["app"]}}
+        page = await client.read_resource(tools["list_orders"]["_meta"]["ui"]["resourceUri"])
+        assert "https:" not in page and "http:" not in page
+        assert not any(each["refunded"] for each in (await client.call("list_orders"))["orders"])
+        after = await client.call("refund_order", order_id=2)
+        assert [each["id"] for each in after["orders"] if each["refunded"]] == [2]
+        with pytest.raises(ToolError, match="no order 9"):
+            await client.call("refund_order", order_id=9)

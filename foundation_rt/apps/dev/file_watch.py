@@ -37,6 +37,7 @@ SUFFIXES = (
     ".go",
     ".rs",
     ".rb",
+    ".html",
 )
 _LEFT_OUT_OF_SKILLS = frozenset({"__pycache__", "node_modules"})
 _LEFT_OUT = _LEFT_OUT_OF_SKILLS | {"site-packages", "build", "dist", "target"}

@@ -127,7 +127,7 @@ class Handshake:
         capabilities: returns the capabilities of the client in a revision.
         forced: the only revision that may be spoken; None allows any that both sides speak.
         known: the revision of an earlier session; the server is not probed again.
-        extensions: that the client declares, in revisions that have them (EXT-11).
+        extensions: that the client declares (EXT-11).
     """
 
     info: Mapping[str, Any]
@@ -163,7 +163,7 @@ class Handshake:
 
     def declared(self, revision: Revision, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the capabilities `given`, with the extensions of the client (EXT-11)."""
-        if not (self.extensions and revision.has("capabilities", "extensions")):
+        if not self.extensions:
             return given
         return {**given, "extensions": {**self.extensions, **given.get("extensions", {})}}
 

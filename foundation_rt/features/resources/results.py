@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from ...errors import ErrorCode, ToolError
 from ...protocol.content import BlobContents, ResourceContents, TextContents
+from ...protocol.methods import RESOURCES_READ
 from ...protocol.plain_values import ExplicitResult, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...protocol.revisions import Revision
+    from ..context import ToolContext
 
 _EXPLICIT = (TextContents, BlobContents)
 
@@ -60,6 +66,16 @@ def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents
             {"reason": "result_not_serializable"},
         ) from (error.__cause__ or error)
     return TextContents(uri, text, mime_type or "application/json")
+
+
+def as_asked(
+    found: ResourceContents, arguments: Mapping[str, Any], context: ToolContext[Any]
+) -> ResourceContents:
+    """Return contents with the URI that was asked for: one of a mounted server has another."""
+    call = context.call
+    if call is None or call.method != RESOURCES_READ:
+        return evolve(found, uri=arguments["uri"])
+    return evolve(found, uri=call.name)
 
 
 def _is_several(value: Any) -> bool:

@@ -17,9 +17,9 @@ from ...errors import ErrorCode, ToolError
 from ...kernel.registry.catalog import Registry
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.content import BlobContents, TextContents
-from ...protocol.methods import RESOURCES_READ
 from ..definitions import FeatureEntry
 from ..resources.registry import ResourceDefinition, ResourceTemplateDefinition
+from ..resources.results import as_asked
 from ..resources.uri_template import InvalidUri, check_uri, normalize_uri, parse_template
 from .folder import SkillFolder, find_skills, read_skill, refusal
 
@@ -148,7 +148,7 @@ class SkillRegistry(Registry[RegisteredSkill]):
         """Make a resource of `SKILL.md`, and a template of the other files, which no list has."""
         resources, inline = self.resources, ExecutionMode.INLINE
         text, name = contents[manifest.uri], manifest.name
-        resource = resources.add(manifest, partial(_as_asked, text), inline, **options)
+        resource = resources.add(manifest, partial(as_asked, text), inline, **options)
         if len(contents) > 1:
             root = manifest.uri.removesuffix(f"/{MANIFEST}")
             files = ResourceTemplateDefinition(
@@ -194,19 +194,9 @@ class SkillRegistry(Registry[RegisteredSkill]):
                 raise ToolError(
                     ErrorCode.NOT_FOUND, "Resource not found", {"reason": "resource_not_found"}
                 )
-            return _as_asked(found, arguments, context)
+            return as_asked(found, arguments, context)
 
         return read
-
-
-def _as_asked(
-    found: ResourceContents, arguments: Mapping[str, Any], context: ToolContext[Any]
-) -> ResourceContents:
-    """Return contents with the URI that the client asked for: a mounted skill has another one."""
-    call = context.call
-    if call is None or call.method != RESOURCES_READ:
-        return evolve(found, uri=arguments["uri"])
-    return evolve(found, uri=call.name)
 
 
 def _segments(folder: Path, prefix: str) -> list[str]:
