@@ -513,17 +513,9 @@ class Server:
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
         """
-        given: object = uri  # a decorator without brackets is given the function
-        if not isinstance(given, str):
-            raise RegistrationError('a resource has a URI: @server.resource("task://all")')
+        from .features.typed.feature_signatures import resource_of
 
-        def register(function: F) -> F:
-            from .features.typed.feature_signatures import add_resource
-
-            add_resource(self.features.resources, uri, function, ToolContext, **options)
-            return function
-
-        return register
+        return resource_of(self.features.resources, uri, ToolContext, options)
 
     def register_resource(
         self,
@@ -723,24 +715,9 @@ class Server:
             RegistrationError: there is no such prompt, template or argument, or the function has
                 other parameters.
         """
+        from .features.typed.feature_signatures import completion_of
 
-        def register(function: F) -> F:
-            from .features.typed.feature_signatures import add_completion, add_general_completion
-
-            completions = self.features.completions
-            if isinstance(subject, str) and isinstance(argument, str):
-                add_completion(completions, subject, argument, function, ToolContext, **options)
-            else:
-                add_general_completion(completions, function, ToolContext, **options)
-            return function
-
-        if callable(subject) and argument is None:
-            return register(cast("Any", subject))
-        if (subject is None) != (argument is None):
-            raise UsageError(
-                "completion: name the prompt or template, and its argument, or neither"
-            )
-        return register
+        return completion_of(self.features.completions, subject, argument, ToolContext, options)
 
     def register_completion(
         self, subject: str, argument: str, handler: Handler, **options: Unpack[CompletionOptions]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from attrs import frozen
@@ -19,7 +19,7 @@ from attrs import frozen
 from ...base.exact_json import dumps, loads
 from ...base.jsonschema.compilation import Validator, compile_schema
 from ...base.jsonschema.issues import refusal
-from ...errors import RegistrationError
+from ...errors import RegistrationError, UsageError
 from ...kernel.registry.tools import ExecutionMode
 from ..completions.registry import Choices, CompletionRequest
 from ..prompts.registry import PromptArgument, PromptDefinition
@@ -41,11 +41,14 @@ if TYPE_CHECKING:
         CompletionOptions,
         HandlerOptions,
         ResourceHandlerOptions,
+        ResourceOptions,
     )
     from ..prompts.registry import PromptRegistry, RegisteredPrompt
     from ..resources.registry import ResourceRegistry
 
 _NOTES = ("description", "default")
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Reader = Callable[[str], Any]
 """Makes a JSON value of text; the schema refuses text that has no value of the type."""
@@ -335,6 +338,25 @@ def _choices(derived: TypeSchema) -> tuple[str, ...]:
     )
 
 
+def resource_of(
+    registry: ResourceRegistry, uri: object, context_type: type, options: ResourceOptions
+) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds a resource; see `Server.resource`.
+
+    Raises:
+        RegistrationError: `uri` is the function, of a decorator without brackets; see
+            `add_resource`.
+    """
+    if not isinstance(uri, str):
+        raise RegistrationError('a resource has a URI: @server.resource("task://all")')
+
+    def register(function: _Function) -> _Function:
+        add_resource(registry, uri, function, context_type, **options)
+        return function
+
+    return register
+
+
 def add_resource(
     registry: ResourceRegistry,
     uri: str,
@@ -418,6 +440,39 @@ def add_prompt(
         meta,
     )
     return registry.add(definition, typed.handler, typed.execution, typed.choices, **options)
+
+
+def completion_of(
+    registry: CompletionRegistry,
+    subject: str | Callable[..., Any] | None,
+    argument: str | None,
+    context_type: type,
+    options: CompletionOptions,
+) -> Any:
+    """Return a decorator that adds a completer; add one that is given itself as `subject`.
+
+    Args:
+        registry: of the server.
+        subject, argument, options: see `Server.completion`.
+        context_type: a parameter of this type is given the context of the call.
+
+    Raises:
+        RegistrationError: see `add_completion` and `add_general_completion`.
+        UsageError: there is one of subject and argument, and not the other.
+    """
+
+    def register(function: _Function) -> _Function:
+        if isinstance(subject, str) and isinstance(argument, str):
+            add_completion(registry, subject, argument, function, context_type, **options)
+        else:
+            add_general_completion(registry, function, context_type, **options)
+        return function
+
+    if callable(subject) and argument is None:
+        return register(subject)
+    if (subject is None) != (argument is None):
+        raise UsageError("completion: name the prompt or template, and its argument, or neither")
+    return register
 
 
 def add_completion(
