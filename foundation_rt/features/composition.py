@@ -262,6 +262,10 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     features: list[RuntimeFeature] = []
+    if config.tools.expose == "search":
+        from .tool_search.feature import ToolSearch
+
+        features.append(ToolSearch(registry, config.tools.pinned, options.forwarder))
     if middleware or options.call_observers or config.is_operated():
         from .middleware import build_stack
 

@@ -23,6 +23,7 @@ from foundation_rt.base.config.feature_sections import (
 from foundation_rt.base.config.http_sections import AuthorizationSection, HttpSection, OauthSection
 from foundation_rt.base.config.loading import settings, variable_name
 from foundation_rt.base.config.settings import (
+    TOOL_NAME,
     AdminPolicy,
     LoggingSection,
     ResourcesSection,
@@ -68,6 +69,10 @@ EXAMPLES = {
     types.KEY_NAME: (
         ["iban", "a b", "ключ", "c" * 256],
         ["", "--", "—", "c" * 257, "a\n", "\udcff"],
+    ),
+    TOOL_NAME: (
+        ["find", "admin/registerTool", "a.b-c_d", "x" * 256],
+        ["", "a b", "a\n", "ä", "x" * 257],
     ),
     types.FILE_PATH: (
         ["audit.jsonl", "/var/log/a b/ä.jsonl", "x" * 4095],

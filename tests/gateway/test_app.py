@@ -27,5 +27,6 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "protocol.peer",
         "protocol.revisions",
         "features.resources.uri_template",
+        "features.tool_search",
     )
     assert not private_imports("apps.gateway", (*public, *shared))

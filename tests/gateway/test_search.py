@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.gateway.search import SearchableTool, search, words_of
+from foundation_rt.features.tool_search.ranking import SearchableTool, search, words_of
 
 
 def tool(name: str, description: str = "", server: str = "one") -> SearchableTool:

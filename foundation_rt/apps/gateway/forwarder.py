@@ -25,6 +25,7 @@ from ...base.skill_format import SKILLS_GET
 from ...client import MCPError
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
 from ...features.proxy.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
+from ...features.tool_search.definitions import CALL_TOOL, read_call
 from ...protocol.methods import (
     COMPLETION_COMPLETE,
     PROMPTS_GET,
@@ -41,7 +42,6 @@ from ...protocol.revisions import VERSION_KEY
 from .client_request_bridge import TASKS, CallHandlers, ClientRequestBridge, client_of, owner_of
 from .failures import failure
 from .routes import RoutedEntry, Routes, skill_outside, withheld_error
-from .search import CALL_TOOL, read_call
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext

@@ -32,6 +32,7 @@ from .types import (
     Integer,
     Line,
     ListOf,
+    Pattern,
     SettingError,
     Settings,
     StoreUrl,
@@ -63,6 +64,7 @@ AdminMode = Literal["deny_all", "local_stdio_only", "scopes", "token"]
 LogLevel = Literal["debug", "info", "warn", "error"]
 CacheScope = Literal["private", "public"]
 
+TOOL_NAME = Pattern("[A-Za-z0-9_./-]{1,256}", "the name of a tool")
 _PLACES: dict[str, tuple[str, ...]] = {
     "nats": ("nats://",),
     "postgres": ("postgresql:", "postgres:"),
@@ -176,6 +178,14 @@ class ToolsSection(Settings):
         "/",
         Choice(("/", "_", "__", "-", ".")),
         "Separator that replaces `/` in names of tools, for clients that refuse it.",
+    )
+    expose: str = setting(
+        "all",
+        Choice(("all", "search")),
+        "`search` lists three tools instead of all: to search, to describe and to call.",
+    )
+    pinned: tuple[str, ...] = setting(
+        (), ListOf(TOOL_NAME), "Tools that `search` lists besides, by name."
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from attrs import frozen
 
 from ....base.exact_json import loads, loads_bounded
-from ...gateway.search import SearchableTool, search, words_of
+from ....features.tool_search.ranking import SearchableTool, search, words_of
 from ..chat import ChatMessage, Role
 from .commands import (
     CommandError,

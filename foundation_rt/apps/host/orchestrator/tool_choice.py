@@ -17,7 +17,7 @@ from ..llm.service import ModelTool
 from .results import ToolOutcome
 
 if TYPE_CHECKING:
-    from ...gateway.search import SearchableTool
+    from ....features.tool_search.ranking import SearchableTool
 
 FIND_TOOLS = "find_tools"
 NOTHING = "No tool has these words."
@@ -90,12 +90,12 @@ class ToolChoice:
         )
 
     def _search(self, tools: Sequence[ModelTool], query: str) -> list[SearchableTool]:
-        from ...gateway.search import search  # for many tools only
+        from ....features.tool_search.ranking import search  # for many tools only
 
         return search(map(self._searchable, tools), query)
 
     def _searchable(self, tool: ModelTool) -> SearchableTool:
-        from ...gateway.search import SearchableTool
+        from ....features.tool_search.ranking import SearchableTool
 
         known = self._known.get(tool.name)
         if known is None or known[0] != tool.description:

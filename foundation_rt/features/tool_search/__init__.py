@@ -1,0 +1,1 @@
+"""Search among many tools, of a server and of a gateway (spec/tool-search.md)."""

@@ -1,0 +1,166 @@
+"""The server lists three tools instead of all (SEARCH-01).
+
+A call of `call_tool` becomes one of the tool that it names before anything else looks at it. So
+limits of rates, scopes, schemas, logs, audit records and tasks are those of that tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from ...base.cursors import page_of
+from ...base.exact_json import dumps
+from ...errors import UsageError
+from ...kernel.call_lifecycle import no_such_tool
+from ...kernel.feature import RuntimeFeature
+from ...kernel.methods.lists import answer_list
+from ...kernel.registry.tools import ToolPart
+from ...protocol.methods import TOOLS_CALL, TOOLS_LIST
+from .definitions import (
+    CALL_TOOL,
+    DEFAULT_RESULTS,
+    DESCRIBE_TOOL,
+    SEARCH_TOOLS,
+    read_call,
+)
+from .ranking import SearchableTool, search
+
+if TYPE_CHECKING:
+    from ...kernel.dispatcher import Decide, Dispatcher
+    from ...kernel.effects import Effect
+    from ...kernel.invocation import Invocation
+    from ...kernel.registry.tools import RegisteredTool, ToolRegistry
+    from ...kernel.session import Session
+    from ...protocol.jsonrpc import Request
+    from ...protocol.peer import Peer
+    from ...protocol.principal import Principal
+    from ...protocol.revisions import Revision
+    from ..context import ToolContext
+    from ..proxy.forwarder import RequestForwarder
+
+
+class _OfSearch(ToolPart):
+    """A tool is one of those that stand for all others."""
+
+    __slots__ = ()
+
+
+class ToolSearch(RuntimeFeature):
+    """Lists, finds and calls the tools of a server.
+
+    Args:
+        registry: of the server; two tools are added to it.
+        pinned: the names of tools that are listed as well.
+        forwarder: that of the server, which can have none.
+
+    Raises:
+        RegistrationError: the author of the server has given one of the names to another tool.
+        UsageError: there is no tool of a pinned name, or there is a forwarder.
+    """
+
+    def __init__(
+        self, registry: ToolRegistry, pinned: Sequence[str], forwarder: RequestForwarder | None
+    ) -> None:
+        if forwarder is not None:
+            raise UsageError(
+                'tools.expose = "search" is for the tools of a server itself; a gateway has'
+                ' gateway.expose = "search"'
+            )
+        self.requests = {TOOLS_LIST: self._list}
+        self._registry = registry
+        self._known: WeakKeyDictionary[RegisteredTool, SearchableTool] = WeakKeyDictionary()
+        self._listed = {each.definition.name for each in map(self._pinned, pinned)}
+        for definition, handler in ((SEARCH_TOOLS, self._search), (DESCRIBE_TOOL, self._describe)):
+            self._listed.add(definition.name)
+            present = registry.find(definition.name)
+            if present is None or _OfSearch not in present.parts:  # else of an earlier runtime
+                registry.register(definition, handler, parts=[_OfSearch()])
+
+    def _pinned(self, name: str) -> RegisteredTool:
+        tools = {each: tool for tool in self._registry.all_registered() for each in tool.names}
+        if name not in tools:
+            near = get_close_matches(name, tools, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"tools.pinned names {name!r:.100}, and there is no such tool{hint}")
+        return tools[name]
+
+    # -- the call ------------------------------------------------------------------------------
+
+    def around(
+        self, session: Session, peer: Peer | None, request: Request, decide: Decide
+    ) -> list[Effect]:
+        """Let a call of `call_tool` be one of the tool that it names (SEARCH-03)."""
+        params = request.params
+        is_call = request.method == TOOLS_CALL and type(params) is dict
+        if is_call and params.get("name") == CALL_TOOL["name"]:
+            given = params.get("arguments")
+            if type(given) is dict and type(given.get("name")) is str:
+                request.params = read_call(params)
+        return decide()
+
+    def find(self, call: Invocation, params: dict[str, Any]) -> bool:
+        """Refuse a call of `call_tool` that names no tool, or itself."""
+        if call.name == CALL_TOOL["name"]:
+            read_call({**params, "arguments": {}})
+        return False
+
+    # -- the list ------------------------------------------------------------------------------
+
+    @property
+    def differs(self) -> bool:
+        """Return whether principals may see different lists."""
+        return self._registry.differs
+
+    def page(
+        self, cursor: str | None, size: int, revision: Revision, principal: Principal | None
+    ) -> tuple[list[orjson.Fragment], str | None]:
+        """Return a page of what is listed, and the next cursor; raise `InvalidCursor`."""
+        wires = {
+            each.definition.name: each.wire(revision)
+            for each in self._seen_by(principal)
+            if each.definition.name in self._listed
+        }
+        wires[CALL_TOOL["name"]] = CALL_TOOL
+        names, following = page_of(sorted(wires), cursor, size)
+        return [orjson.Fragment(dumps(wires[name])) for name in names], following
+
+    def _list(
+        self, dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+    ) -> list[Effect]:
+        return answer_list(dispatcher, session, peer, request, "tools", self)
+
+    def _seen_by(self, principal: Principal | None) -> Iterator[RegisteredTool]:
+        """Return the tools that a principal may use and sees (AUTH-26, VIS-02)."""
+        return (each for each in self._registry.entries() if _sees(principal, each))
+
+    # -- the tools -----------------------------------------------------------------------------
+
+    def _search(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        seen = (each for each in self._seen_by(context.principal) if _OfSearch not in each.parts)
+        found = search(map(self._searchable, seen), arguments["query"])
+        limit = arguments.get("limit", DEFAULT_RESULTS)
+        return {"tools": [tool.summary() for tool in found[:limit]], "total": len(found)}
+
+    def _searchable(self, tool: RegisteredTool) -> SearchableTool:
+        known = self._known.get(tool)
+        if known is None:
+            about = {"title": tool.definition.title, "description": tool.definition.description}
+            known = self._known[tool] = SearchableTool(tool.definition.name, None, about)
+        return known
+
+    def _describe(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        tool = self._registry.get(arguments["name"])
+        if tool is None or not _sees(context.principal, tool):
+            raise no_such_tool(arguments["name"])
+        return tool.wire(context.client.revision)
+
+
+def _sees(principal: Principal | None, tool: RegisteredTool) -> bool:
+    if principal is not None and principal.lacks(tool.scopes):
+        return False
+    return tool.visible is None or bool(tool.visible(principal))
