@@ -114,7 +114,7 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server]) -> int:
             if worker_place() is None:
                 return keep_workers(line.words, workers)
     except MissingExtraError as error:
-        raise error.also(*load(True).load_config().extras()) from None
+        raise error.also("http-full", *load(True).load_config().extras()) from None
     if transport == "http":
         return serve_over_http(load(True), settings)
     server, descriptors = load_isolated(lambda: load(True))

@@ -33,7 +33,7 @@ try:
     from pyrate_limiter import Rate
     from pyrate_limiter.abstracts.algorithm import GCRA
 except ImportError:
-    raise MissingExtraError("A rate limit", "http") from None
+    raise MissingExtraError("A rate limit", "http-full") from None
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

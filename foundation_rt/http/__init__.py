@@ -1,12 +1,9 @@
 """Streamable HTTP in both protocol modes, and its predecessor HTTP+SSE (extra `http`)."""
 
 import sys
-from importlib.util import find_spec
 
-from ..errors import MissingExtraError
+from ..base.installing import require
 
-_NEEDED = ["cryptography", "httptools", "joserfc", "starlette", "uvicorn"]
-if sys.platform != "win32":
-    _NEEDED.append("uvloop")
-if not all(map(find_spec, _NEEDED)):
-    raise MissingExtraError("HTTP", "http")
+_ON_POSIX = () if sys.platform == "win32" else ("uvloop",)
+
+require("HTTP", "http", "httptools", "uvicorn", *_ON_POSIX)

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from ..base.installing import require
 from ..errors import JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import RequestId, encode
 
@@ -161,6 +162,7 @@ def with_cors(app: App, origins: Iterable[str]) -> App:
     allowed = [*origins]
     if not allowed:
         return app
+    require("http.cors_origins", "http-full", "starlette")
     from starlette.middleware.cors import CORSMiddleware
 
     return CORSMiddleware(

@@ -8,8 +8,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 
 from attrs import define, field
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ..errors import MissingExtraError
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+except ImportError:
+    raise MissingExtraError("HTTP in several processes", "http-full") from None
 
 _NONCE_BYTES = 12
 

@@ -300,6 +300,8 @@ class ServerConfig(Settings):
             for extra, beginnings in _PLACES.items()
         }
         needs |= {
+            "http-full": self.has_issuer()
+            or bool(self.http.cors_origins or self.rate_limit.is_set()),
             "metrics": self.telemetry.metrics,
             "otel": self.telemetry.tracing or self.telemetry.otel_metrics,
         }

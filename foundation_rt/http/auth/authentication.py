@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
+from ...base.installing import require
 from ...errors import UsageError
 from ...protocol.principal import ALL_SCOPES, Principal
 from ..asgi import HttpRefusal
@@ -183,6 +184,7 @@ def make_authenticator(
         return Authenticator(keys, own_tokens)
     if config.oauth.issuer is None and config.oauth.audience is None:
         return Authenticator(keys, None)
+    require("oauth.issuer", "http-full", "joserfc")
     from .oauth import make_resource_server
 
     return Authenticator(keys, make_resource_server(config.oauth, clock, logger))

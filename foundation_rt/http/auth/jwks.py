@@ -5,7 +5,7 @@ Discovery) unless it is configured. Senders of tokens can cause fetches by namin
 there is a minimum time between two fetches; one fetch serves all waiting requests (AUTH-09 to
 AUTH-11).
 
-Needs the extra `http` (joserfc).
+Needs the extra `http-full` (joserfc).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A token is of the one configured issuer, for this server and no other (RFC 8707): a JWT (RFC 9068),
 or with introspection whatever the issuer knows (RFC 7662).
 Clients learn where to get one from the protected resource metadata (RFC 9728), to which every
-refusal points. Needs the extra `http` (joserfc).
+refusal points. Needs the extra `http-full` (joserfc).
 """
 
 from __future__ import annotations

@@ -5,3 +5,7 @@
 `http/app.py` loads it by name, for a server with `authorization.url`; nothing else knows it
 (spec/authorization-server.md). The flows are ours; joserfc signs, the client's HTTP carries.
 """
+
+from ...base.installing import require
+
+require("authorization.url", "http-full", "cryptography", "joserfc")

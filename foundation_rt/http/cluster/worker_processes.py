@@ -29,6 +29,7 @@ from types import FrameType
 from attrs import define, field, frozen
 
 from ...base.backoff import exponential_delay
+from ...base.installing import require
 from ...errors import UsageError
 from ...kernel.engine.shutdown import exit_code, handling_signals
 
@@ -96,6 +97,7 @@ def keep_workers(arguments: Sequence[str], count: int) -> int:
         143 after SIGTERM, 130 after SIGINT, 129 after SIGHUP, 1 when no worker ever served.
 
     Raises:
+        MissingExtraError: the extra `http-full` is not installed.
         UsageError: on Windows, where processes cannot share a port so (WIN-06).
     """
     if sys.platform == "win32":
@@ -103,6 +105,7 @@ def keep_workers(arguments: Sequence[str], count: int) -> int:
             "--workers cannot be used on Windows: leave it out, or start several servers with a"
             " port each, behind a proxy"
         )
+    require("--workers", "http-full", "cryptography")
     # -P: the working directory, which others may have written, is no place of modules (CLI-80).
     command = [sys.executable, "-P", "-m", "foundation_rt", *arguments]
     with TemporaryDirectory(prefix="foundation-rt-", ignore_cleanup_errors=True) as folder:

@@ -20,12 +20,31 @@ except MissingExtraError as error:
 """
 
 
+_OAUTH = (
+    "from foundation_rt import Server;"
+    " section = dict(issuer='https://a.example', audience='https://b.example');"
+    " Server('a', config={'oauth': section}).asgi_app()"
+)
+_WORKERS = (
+    "from foundation_rt.http.cluster.worker_processes import keep_workers; keep_workers([], 2)"
+)
+
+
 @pytest.mark.parametrize(
     ("missing", "use", "extra"),
     [
         ("redis", "import foundation_rt.http.event_store_redis", "redis"),
         ("redis", "import foundation_rt.http.authorization.redis_store", "redis"),
-        ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http"),
+        ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http-full"),
+        ("cryptography", "import foundation_rt.http.seal", "http-full"),
+        ("joserfc", "import foundation_rt.http.authorization", "http-full"),
+        (
+            "starlette",
+            "from foundation_rt.http.asgi import with_cors; with_cors(0, ['*'])",
+            "http-full",
+        ),
+        ("joserfc", _OAUTH, "http-full"),
+        ("cryptography", _WORKERS, "http-full"),
         (
             "redis",
             "from foundation_rt.features.rate_limit import RedisBuckets;"
@@ -44,7 +63,7 @@ def test_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
 
 _COMMAND = """
 import sys
-for name in ("starlette", "prometheus_client", "psycopg", "httptools"):
+for name in ("cryptography", "starlette", "prometheus_client", "psycopg", "httptools"):
     sys.modules[name] = None
 from foundation_rt.cli.main import main
 sys.exit(main(sys.argv[1:]))
@@ -56,7 +75,10 @@ sys.exit(main(sys.argv[1:]))
     ("words", "extras"),
     [
         (("serve", "--http", "0", "--config", "own.toml"), "http,redis,metrics"),
-        (("serve", "--http", "0", "--workers", "2", "--config", "own.toml"), "http,redis,metrics"),
+        (
+            ("serve", "--http", "0", "--workers", "2", "--config", "own.toml"),
+            "http-full,redis,metrics",
+        ),
         (("host", "--store", "postgresql://a/b", "--model", "openai"), "http,host,host-openai"),
         (("ask", "hi", "--model", "openai"), "host,host-openai"),
         (("gateway", "servers.json", "--http", "0"), "http,client"),
@@ -79,3 +101,24 @@ def test_message_names_all_extras_that_a_command_needs(
     )
     [named] = re.findall(r"foundation-rt\[(.*?)\]", done.stderr)
     assert set(extras.split(",")) <= set(named.split(","))
+
+
+_PLAIN = """
+import sys
+for name in ("cryptography", "joserfc", "pyrate_limiter", "starlette"):
+    sys.modules[name] = None
+from foundation_rt.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_plain_server_needs_the_extra_http_alone(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from foundation_rt import Server\nserver = Server('plain')\n")
+    words = ("serve", str(tmp_path / "app.py"), "--http", "0", "--no-auth")
+    with subprocess.Popen(
+        [sys.executable, "-c", _PLAIN, *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert next((line for line in lines if "serving over HTTP" in line), "")
+        process.terminate()
