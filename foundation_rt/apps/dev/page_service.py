@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
+from ..web_page.app_frames import FRAME_PATH, send_frame
 from ..web_page.logins import MAX_BODY
 from ..web_page.responses import (
     PageFile,
@@ -75,14 +76,16 @@ class PageService:
 
     @property
     def page_paths(self) -> tuple[str, ...]:
-        """The paths of the page's files, which hold no secret."""
-        return tuple(self._files)
+        """The paths of the page's files and of the frames of apps, which hold no secret."""
+        return (*self._files, FRAME_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, which the runtime has authenticated."""
         path = str(scope["path"])
         file = self._files.get(path)
-        if file is None and not path.startswith("/dev/"):
+        if path == FRAME_PATH:
+            await send_frame(scope, send)
+        elif file is None and not path.startswith("/dev/"):
             await send_error(send, 404, "path_not_found", "there is nothing at this path")
         elif path == "/dev/login" and scope["method"] == "POST":
             status, said = await self._logins.answer(await read_body(receive, MAX_BODY))

@@ -93,7 +93,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-    " img-src 'self' data: blob:; media-src data: blob:; form-action 'none';"
+    " img-src 'self' data: blob:; media-src data: blob:; frame-src 'self'; form-action 'none';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
 

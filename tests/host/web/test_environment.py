@@ -197,9 +197,17 @@ def test_container_of_the_host_installs_the_checkout(tmp_path: Path) -> None:
 @pytest.mark.rule("HOST-18")
 def test_host_imports_only_what_is_documented_as_public() -> None:
     public = ("apps.coordinator", "base.database", "base.logs", "client", "errors")
-    pages = ("apps.web_page.responses", "apps.web_page.logins")
+    pages = tuple(f"apps.web_page.{each}" for each in ("app_frames", "responses", "logins"))
     shared = ("features.tool_search", *pages, "base.file_changes")
-    base = ("backoff", "config.sections", "exact_json", "lazy_names", "mcp_json", "skill_format")
+    base = (
+        "backoff",
+        "config.sections",
+        "exact_json",
+        "lazy_names",
+        "mcp_json",
+        "skill_format",
+        "app_format",
+    )
     more = ("features.signatures.type_schema", "protocol.methods", "base.rich_values")
     public = (*public, *shared, *(f"base.{each}" for each in base), *more)
     assert private_imports("apps.host", public) == []

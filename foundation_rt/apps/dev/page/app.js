@@ -88,7 +88,12 @@ class DevPage {
       url: new URL(connection.url).pathname,
       token: connection.token,
       info: { name: PAGE_NAME, title: "Page of foundation-rt dev", version: "1" },
-      capabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: { listChanged: true } },
+      capabilities: {
+        elicitation: { form: {}, url: {} },
+        sampling: { tools: {} },
+        roots: { listChanged: true },
+        extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } },
+      },
       onRequest: (message, about) => this.#answer(message, about),
       onNotification: (message) => this.#notified(message),
       onStatus: (status) => this.#sessionIs(status),
@@ -115,6 +120,11 @@ class DevPage {
       const params = { ref, argument: { name, value }, ...context };
       return (await this.client.request("completion/complete", params).promise).completion;
     };
+  }
+
+  /** Return the tools, as they are listed. */
+  toolsOf() {
+    return this.#viewOf("tools").split.items.map(({ data }) => data);
   }
 
   /** Say something to screen readers. */

@@ -19,9 +19,9 @@ export class RunCard {
   #messages = [];
   #shownRecords = "";
 
-  /** `resultNodes(result)` makes what people read. */
-  constructor({ client, feed, method, params, title, resultNodes }) {
-    Object.assign(this, { client, feed, method, params, title, resultNodes });
+  /** `resultNodes(result)` makes what people read; `app` is the view of the tool's app, or null. */
+  constructor({ client, feed, method, params, title, resultNodes, app = null }) {
+    Object.assign(this, { client, feed, method, params, title, resultNodes, app });
     this.state = "running";
     this.startedAt = performance.now();
     this.stateIcon = el("span", { class: "card-state" }, el("span", { class: "spinner" }));
@@ -51,6 +51,7 @@ export class RunCard {
       head,
       this.progress,
       this.questions,
+      app?.node,
       el("div", { class: "run-body" }, this.outcome, this.recordsBox),
     );
   }
@@ -70,6 +71,12 @@ export class RunCard {
     } finally {
       clearInterval(ticking);
     }
+  }
+
+  /** Take the card away. */
+  close() {
+    this.app?.hide();
+    this.node.remove();
   }
 
   /** Show a log message of the protocol. */
@@ -127,6 +134,7 @@ export class RunCard {
   #ended(result, error) {
     const state = error !== null ? endOf(error) : result?.isError ? "failed" : "done";
     this.state = state;
+    this.app?.update(error === null ? { result } : { cancelled: error.message });
     this.node.dataset.state = state;
     fill(this.stateIcon, icon(ICONS[state]), el("span", { class: "hidden" }, state));
     this.#tick();
@@ -172,7 +180,7 @@ export class RunList {
   add(card) {
     this.cards.unshift(card);
     this.node.prepend(card.node);
-    while (this.cards.length > this.most) this.cards.pop().node.remove();
+    while (this.cards.length > this.most) this.cards.pop().close();
     return card.start();
   }
 

@@ -1,5 +1,6 @@
 /** Tools: each as a form made from its schema, or as JSON; its calls below. */
 
+import { AppView } from "/shared/app_view.js";
 import { button, el, fill, icon } from "/shared/dom.js";
 import { parseJson } from "/shared/exact_numbers.js";
 import { markdown } from "/shared/markdown.js";
@@ -10,6 +11,7 @@ import { MasterDetail } from "./master_detail.js";
 import { RunCard, RunList } from "./run_card.js";
 import { visible, visibleLines } from "./shown_text.js";
 import { Tabs } from "./tabs.js";
+import { appOf, serverOf, toolApp } from "./tool_app.js";
 
 export class ToolsView {
   id = "tools";
@@ -120,7 +122,11 @@ class ToolDetail {
     const value = this.editor.read();
     if (value === undefined) return;
     const { page, tool } = this;
+    const server = serverOf(page, tool);
+    const log = (params) => card.message(params);
+    const app = appOf(tool) && new AppView(toolApp(page, tool, { server, given: value, onLog: log }));
     const card = new RunCard({
+      app,
       client: page.client,
       feed: page.feed,
       method: "tools/call",

@@ -20,6 +20,7 @@ from ..chat import THOUGHT, ChatMessage, Role
 from ..llm.failures import FAILURES
 from ..llm.service import GenerationOptions, LLMServiceError, ModelTool
 from ..llm.system_prompt import compile_system_prompt
+from ..tool_apps import tools_for_model
 from .pruning import Count, tokens_of_all
 from .scope import TurnScope, TurnServices
 
@@ -46,7 +47,7 @@ class ModelAnswer:
 
 def model_tools(services: TurnServices, session_id: str) -> list[ModelTool]:
     """Return the tools that a model is told of in the next request of a chat (TURN-85, TURN-91)."""
-    listed = [ModelTool.of(entry) for entry in services.coordinator.tools]
+    listed = [ModelTool.of(entry) for entry in tools_for_model(services.coordinator)]
     history = services.histories.get_history(session_id)
     chosen = services.choice.choose(listed, services.most_tools, history)
     return [*chosen, *services.skills.tools()]
@@ -54,7 +55,7 @@ def model_tools(services: TurnServices, session_id: str) -> list[ModelTool]:
 
 def guidance(coordinator: Coordinator) -> dict[str, str]:
     """Return the guidance of the servers that have tools, in their own words alone (LLM-50)."""
-    servers = dict.fromkeys(entry.server_id for entry in coordinator.tools)
+    servers = dict.fromkeys(entry.server_id for entry in tools_for_model(coordinator))
     prompts = {server: coordinator.guidance(server) for server in servers}
     return {server: text for server, text in prompts.items() if text}
 

@@ -15,6 +15,7 @@ from ...coordinator import CoordinatorError, ToolNotFoundError, failure_of
 from ..chat import ChatMessage, Role, ToolPhase
 from ..events import Decision, TurnState
 from ..llm.service import ModelTool
+from ..tool_apps import tools_for_model, ui_of
 from .approvals import REFUSING, Subject
 from .questions import CallQuestions, pages_of
 from .results import ToolOutcome, failure, outcome_of, shown
@@ -117,7 +118,10 @@ class TurnCalls:
         wanted = message.tool_name or ""
         is_own = wanted == READ_SKILL or self._finds_tools(wanted)
         entry = None if is_own else scope.services.coordinator.entry(wanted)
+        if entry is not None and not ui_of(entry).for_model:
+            entry = None
         name = wanted if entry is None else entry.qualified_name
+        app = None if entry is None else ui_of(entry).resource_uri
         message = evolve(
             message,
             id=scope.own_id(message.id),
@@ -125,16 +129,17 @@ class TurnCalls:
             tool_name=name,
             data={"arguments": arguments},
         )
-        call = OpenCall(scope, scope.stamped(message), name, arguments, entry)
+        more = {} if app is None else {"app": app}
+        call = OpenCall(scope, scope.stamped(message, **more), name, arguments, entry, app)
         await scope.store(call.message)
         self._open[call.call_id] = call
         return call
 
     async def _run(self, call: OpenCall) -> None:
-        call.began = asyncio.get_running_loop().time()
+        call.began, services = asyncio.get_running_loop().time(), self._scope.services
         if self._finds_tools(call.name) and not self.are_over:
-            tools = [ModelTool.of(entry) for entry in self._scope.services.coordinator.tools]
-            await self._close(call, self._scope.services.choice.find(tools, call.arguments))
+            tools = [ModelTool.of(each) for each in tools_for_model(services.coordinator)]
+            await self._close(call, services.choice.find(tools, call.arguments))
             return
         if call.name == READ_SKILL and not self.are_over:
             await self._close(call, await self._read_skill(call))
@@ -150,7 +155,9 @@ class TurnCalls:
         """Tell whether a call is for the host itself, which finds tools (TURN-86)."""
         services = self._scope.services
         most = services.most_tools
-        return name == FIND_TOOLS and most is not None and len(services.coordinator.tools) > most
+        if name != FIND_TOOLS or most is None:
+            return False
+        return len(tools_for_model(services.coordinator)) > most
 
     async def _read_skill(self, call: OpenCall) -> ToolOutcome:
         """Read a file of a skill, and show it to people before the model gets it (TURN-93)."""

@@ -19,6 +19,7 @@ from .settings import HistoryManagementOptions, OrchestratorSettings
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
     from ..llm.service import LLMService
+    from .app_calls import AppCalls
     from .histories import ConversationHistories
     from .observation import TurnMetrics
     from .turn import ConversationTurn
@@ -33,6 +34,7 @@ class ConversationOrchestrator:
 
     _services: TurnServices
     _turns: dict[str, ConversationTurn] = field(factory=dict)
+    _apps: AppCalls | None = field(default=None)
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class ConversationOrchestrator:
         """
         chosen = settings or OrchestratorSettings()
         self._turns = {}
+        self._apps = None
         self._services = TurnServices(
             llm=llm,
             coordinator=coordinator,
@@ -133,6 +136,15 @@ class ConversationOrchestrator:
             content: of a form that is accepted.
         """
         return self._services.questions.settle(session_id, question_id, (action, content))
+
+    @property
+    def apps(self) -> AppCalls:
+        """The apps of the tools that were called."""
+        if self._apps is None:
+            from .app_calls import AppCalls  # few chats have one
+
+            self._apps = AppCalls(self._services)
+        return self._apps
 
     def get_history(self, session_id: str) -> Sequence[ChatMessage]:
         """Return the messages of a session, from the oldest to the newest."""

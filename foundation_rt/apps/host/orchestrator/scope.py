@@ -292,6 +292,7 @@ class OpenCall:
         name: of the tool, qualified if it is known.
         arguments: by name.
         entry: of the tool; None if it is not known.
+        app: URI of the tool's app; None if it has none.
         is_sent: whether the tool may have run.
         allowed: what the tool was when it was allowed; None if that does not matter.
         decision: of the people who were asked; None if nobody was, or has decided.
@@ -303,6 +304,7 @@ class OpenCall:
     name: str
     arguments: Mapping[str, Any]
     entry: ToolRegistryEntry | None
+    app: str | None = None
     is_sent: bool = False
     allowed: Subject | None = None
     decision: str | None = None
@@ -326,6 +328,8 @@ class OpenCall:
             "message": message[:_MAX_MESSAGE],
             "callId": self.call_id,
         }
+        if self.app is not None:
+            payload["app"] = self.app
         if self._shown is None or self._shown <= _MAX_REPEATED:
             payload["data"] = {"arguments": dict(self.arguments)}
         if self._shown is None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 from attrs.validators import ge, optional
 
+from ..tool_apps import SUPPORT
+
 if TYPE_CHECKING:
     from ....client import ConnectOptions
 
@@ -94,5 +96,6 @@ def connection_options(
         "elicitation": _decline,
         "elicitation_url": _decline,
         "handler_timeout": approval_timeout_ms / 1000 + _GRACE,
+        "extensions": SUPPORT,
     }
     return {**options, "roots": roots} if roots else options

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from attrs import define, field
 
+from ...web_page.app_frames import FRAME_PATH, send_frame
 from ...web_page.logins import MAX_BODY
 from ...web_page.responses import (
     PageFile,
@@ -26,6 +27,7 @@ from ...web_page.responses import (
 )
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, StoreUnavailableError, title_of
 from .aids import Aids
+from .apps import AppRequests
 from .export import export_json, export_markdown
 from .offers import Offers
 from .socket import ChatSocket
@@ -71,8 +73,8 @@ class ChatApplication:
 
     @property
     def page_paths(self) -> tuple[str, ...]:
-        """The paths of the page's files, which hold no secret."""
-        return tuple(self._page)
+        """The paths of the page's files and of the frames of apps, which hold no secret."""
+        return (*self._page, FRAME_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
@@ -106,6 +108,8 @@ class ChatApplication:
         file = self._page.get(path)
         if file is not None:
             await send_file(scope, send, file)
+        elif path == FRAME_PATH:
+            await send_frame(scope, send)
         elif path == SOCKET_PATH:
             headers = ((b"upgrade", b"websocket"), (b"connection", b"upgrade"))
             await send_error(send, 426, "upgrade_required", "this is a WebSocket", headers)
@@ -120,7 +124,7 @@ _SESSIONS = "/api/sessions/"
 _STATUS = "/api/status"
 _MODELS = "/api/models"
 _LOGIN = "/api/login"
-_EXPORT, _MESSAGES = "export", "messages"
+_EXPORT, _MESSAGES, _APP = "export", "messages", "app"
 _MAX_BODY = 8_192
 _MAX_QUERY, _MAX_WORDS = 200, 8
 _PLACE = re.compile(r"([01])-([0-9]{1,15})-([0-9a-f]{64})")
@@ -137,6 +141,7 @@ class Rest:
     _sessions: ChatSessions
     _status: HostStatus
     _models: ModelList
+    _apps: AppRequests = field(factory=AppRequests, init=False)
 
     async def respond(
         self, scope: Scope, receive: Receive, send: Send, path: str, principal: str
@@ -160,7 +165,7 @@ class Rest:
             return True
         name, _, rest = path.removeprefix(_SESSIONS).partition("/")
         is_list = path == _LIST
-        if not is_list and (path == name or not name or rest not in ("", _EXPORT, _MESSAGES)):
+        if not is_list and (path == name or not name or rest not in ("", _EXPORT, _MESSAGES, _APP)):
             return False
         try:
             if is_list:
@@ -203,12 +208,14 @@ class Rest:
                 is_there = await self._sessions.change(name, principal, **changes)
             await (send_response(send, 204) if is_there else _send_unknown(send))
             return
-        if method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") and rest != _APP:
             await refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
             return
         session = await self._sessions.find(name, principal)
         if session is None:
             await _send_unknown(send)
+        elif rest == _APP:
+            await self._apps.respond(scope, receive, send, session, _query(scope, "call"))
         elif rest == _MESSAGES:
             page = session.chat.older(_query(scope, "before"))
             await (_send_unknown(send) if page is None else send_json(send, page))

@@ -19,6 +19,7 @@ from ..events import ServerMessage
 from ..llm.service import ModelTool
 from ..orchestrator.skills import OfferedSkills
 from ..texts import too_many_tools
+from ..tool_apps import tools_for_model, ui_of
 
 if TYPE_CHECKING:
     from ....client import Skill
@@ -71,7 +72,7 @@ class HostStatus:
         }
 
     def _tools_hint(self) -> str | None:
-        most, total = self.llm.max_tools, len(self.coordinator.tools)
+        most, total = self.llm.max_tools, len(tools_for_model(self.coordinator))
         return None if most is None or total <= most else too_many_tools(total, most)
 
     def message(self) -> ServerMessage:
@@ -119,6 +120,8 @@ class HostStatus:
         for entry in self.coordinator.tools:
             notes = self.llm.tool_notes(ModelTool.of(entry))
             shown = _tool(entry.definition.wire) | ({"forModel": [*notes]} if notes else {})
+            if not ui_of(entry).for_model:
+                shown["forApps"] = True
             tools.setdefault(entry.server_id, []).append(shown)
         skills: dict[str, list[dict[str, Any]]] = {}
         for each in self._skills.all().values():

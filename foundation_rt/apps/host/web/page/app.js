@@ -88,6 +88,7 @@ class App {
     this.#asked.clear();
     this.announcer.begin(this.chat.state);
     this.transcript = new Transcript(this.chat, {
+      composer: this.composer,
       onTakeBack: (message) => this.#takeBack(message),
       onEdit: (item) => {
         this.#edit(item.text, this.chat.before(item.id));
@@ -462,6 +463,7 @@ class App {
   #goToDecision() {
     const item = openDecisions(this.chat.state)[0];
     if (item) this.transcript.focusOn(item);
+    else this.stage.querySelector(".ui-app-asks [role=group]")?.focus();
   }
 
   #step(by) {

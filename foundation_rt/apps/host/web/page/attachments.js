@@ -67,6 +67,15 @@ export class Attachments {
     }
   }
 
+  /** Let a text go with the message in the place of the one of this name; "" is none. */
+  setText(name, text) {
+    this.#taken = this.#taken.filter((each) => each.name !== name);
+    this.#show();
+    const bytes = new TextEncoder().encode(text);
+    const data = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+    if (text !== "") this.#try(name, () => this.put({ name, data, size: bytes.length, type: "text" }));
+  }
+
   #try(name, put) {
     try {
       put();

@@ -1,33 +1,15 @@
 /** Cards in a chat: a call with its approval, a question of a server (HPAGE-11 to HPAGE-17). */
 
+import { AppView } from "./app_view.js";
+import { approvalOf, visibleText } from "./approval.js";
+import { chatApp } from "./chat_app.js";
 import { button, el, fill, icon } from "./dom.js";
 import { textOf, withNumbers } from "./exact_numbers.js";
 import { subjectOf } from "./chat_state.js";
-import { count, duration, jsonText, splitName, timeOfDay, visible } from "./format.js";
+import { count, duration, jsonText, visible } from "./format.js";
 import { codeBlock, link, safeAddress } from "./markdown.js";
 import { errorWords, jsonNode, resultNodes, textNode, valueNode } from "./results.js";
 import { SchemaForm } from "./schema_form.js";
-
-export const DECISIONS = [
-  { decision: "once", label: "Allow once", key: "1" },
-  { decision: "session", label: "Allow in this chat", key: "2" },
-  { decision: "always", label: "Always allow", key: "3" },
-  { decision: "deny", label: "Deny", key: "4" },
-  { decision: "trust", key: "5" },
-];
-
-// Characters of arguments that are seen at a glance.
-const SHORT = 1000;
-
-const DECIDED = new Map([
-  ["once", "Allowed once"],
-  ["session", "Allowed in this chat"],
-  ["always", "Always allowed"],
-  ["trust", "Allowed, and its server is trusted"],
-  ["deny", "Denied"],
-  ["expired", "Nobody decided in time"],
-  ["stopped", "Stopped before a decision"],
-]);
 
 const STATES = new Map([
   ["running", { label: "Running", picture: null }],
@@ -57,8 +39,11 @@ export class CallCard {
   #call = null;
   #pending = null;
 
-  constructor(chat, call) {
+  /** `composer` takes what an app says. */
+  constructor(chat, call, composer) {
     this.chat = chat;
+    this.composer = composer;
+    this.app = null;
     this.head = el("div", { class: "card-head" });
     this.progress = el("div", { class: "card-progress" });
     this.approval = el("div", {});
@@ -95,11 +80,30 @@ export class CallCard {
       fill(this.outcome, outcomeOf(call));
     }
     this.#pending = pending;
+    if (call.app !== null) this.#showApp(call, before);
   }
 
   /** Give the focus to the approval. */
   focus() {
     this.approval.querySelector("[role=group]")?.focus();
+  }
+
+  close() {
+    this.app?.hide();
+  }
+
+  /** Show the app of a call that runs, or has a result: not before people have allowed it. */
+  #showApp(call, before) {
+    const isRunning = call.phase === "processing" && !call.awaiting && call.message !== null && !isRefusal(call);
+    if (this.app === null && (isRunning || call.result !== null)) {
+      this.app = new AppView(chatApp(this.chat, call, this.composer));
+      this.outcome.before(this.app.node);
+    }
+    const result = call.result !== null && !call.isCut ? call.result : null;
+    const isLost = call.phase !== "processing" && call.result === null;
+    const cancelled = isLost ? (call.error?.message ?? "The call has ended.") : null;
+    this.app?.update({ arguments: call.arguments, result, cancelled });
+    if (call.isCut && !before?.isCut) this.app?.readOutcome();
   }
 
   #showApproval(call, pending) {
@@ -176,6 +180,8 @@ function outcomeOf(call) {
   }
   if (call.result === null) return [];
   if (subjectOf(call).isSkill) return skillNodes(call);
+  if (!call.isError && call.app !== null)
+    return [el("details", {}, el("summary", { class: "muted small" }, "Result"), resultNodes(call.result))];
   if (!call.isError) return resultNodes(call.result);
   const words = errorWords(call.result);
   if (words === null) return [el("div", { class: "error-text" }, resultNodes(call.result))];
@@ -189,100 +195,10 @@ function skillNodes({ arguments: values, result }) {
   return [el("details", { class: "arguments" }, el("summary", {}, title), codeBlock(visibleText(text)))];
 }
 
-/** Write a text of lines so that all of it is seen, with its tabs (HPAGE-38). */
-function visibleText(text) {
-  return text.replaceAll("\r\n", "\n").split("\t").map(visible).join("\t");
-}
-
 function errorNodes({ message = "The call failed.", code, details }) {
   const noted = code === undefined ? null : el("span", { class: "muted small" }, textOf(code));
   const more = details === undefined ? null : valueNode(details);
   return [el("div", { class: "error-text" }, textNode(message), noted), more];
-}
-
-/** Make the node of what is sent exactly: nothing of it is unseen, or runs off to the side (HPAGE-38, HPAGE-39). */
-function argumentsBlock(values) {
-  return wholeBlock(visible(JSON.stringify(values, null, 2)), "Exact arguments");
-}
-
-function skillBlock({ path, text }, server) {
-  return wholeBlock(visibleText(text), `${visible(path)}, in the words of ${server}`);
-}
-
-function wholeBlock(text, title) {
-  const size = text.length > SHORT ? `, ${count(text.length, "character")}: scroll to read all` : "";
-  return codeBlock(text, "", `${title}${size}`);
-}
-
-function approvalOf({ tool, approval }, pending, decide) {
-  if (approval === null) return null;
-  if (approval.decision !== null) {
-    return el("p", { class: "decided muted small" }, DECIDED.get(approval.decision) ?? approval.decision);
-  }
-  const { server, skill } = approval;
-  const question = questionOf(approval, tool);
-  const expires = timeOfDay(approval.expiresAt);
-  const offered = DECISIONS.filter(({ decision }) => approval.decisions.includes(decision));
-  const buttons = offered.map(({ decision, label, key }) =>
-    button(label ?? `Trust what ${server} says`, {
-      class: decision === "once" ? "primary" : decision === "deny" ? "deny" : "",
-      "aria-keyshortcuts": key,
-      disabled: pending !== null,
-      on: { click: () => decide(decision) },
-    }),
-  );
-  const trusting = approval.decisions.includes("trust") ? buttons.pop() : null;
-  const keys = (event) => {
-    const chosen = offered.find(({ key }) => key === event.key);
-    if (!chosen || pending !== null || event.ctrlKey || event.altKey || event.metaKey) return;
-    event.preventDefault();
-    decide(chosen.decision);
-  };
-  return el(
-    "div",
-    { class: "approval", role: "group", tabindex: -1, "aria-label": question, on: { keydown: keys } },
-    el("p", { class: "approval-question" }, question),
-    approval.description ? el("p", { class: "muted" }, approval.description) : null,
-    skill ? el("p", { class: "muted small address" }, visible(skill.uri)) : el("p", { class: "hints" }, ...hintsOf(approval.annotations)),
-    skill ? skillBlock(skill, server) : argumentsBlock(approval.arguments),
-    el("div", { class: "buttons" }, ...buttons),
-    trusting && trustOf(server, trusting),
-    el(
-      "p",
-      { class: "muted small" },
-      pending !== null
-        ? "Sending your decision…"
-        : expires
-          ? `Refused if nobody decides until ${expires}.`
-          : null,
-    ),
-  );
-}
-
-function questionOf({ kindOfApproval, server, skill }, tool) {
-  if (kindOfApproval === "sampling") return `${server} asks the model. Allow it?`;
-  if (skill) return `Let the model read this of the skill ${skill.name}, which ${server} offers?`;
-  return `Run ${visible(splitName(tool).tool)} with exactly this?`;
-}
-
-function trustOf(server, trusting) {
-  const effect = `From then on, what ${server} says only reads runs without asking.`;
-  return el("div", { class: "trust" }, trusting, el("span", { class: "muted small" }, effect));
-}
-
-const CHANGES = new Map([
-  [true, "says: may delete or overwrite"],
-  [false, "says: only adds"],
-]);
-
-function hintsOf(annotations) {
-  const { readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = annotations ?? {};
-  return [
-    readOnlyHint ? el("span", { class: "chip" }, "says: reads only") : null,
-    readOnlyHint ? null : el("span", { class: "chip warning" }, CHANGES.get(destructiveHint) ?? "does not say what it changes"),
-    idempotentHint ? el("span", { class: "chip" }, "says: same effect if repeated") : null,
-    openWorldHint === false ? el("span", { class: "chip" }, "says: stays inside its server") : null,
-  ];
 }
 
 const ANSWERED = new Map([

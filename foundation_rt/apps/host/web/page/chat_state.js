@@ -12,7 +12,8 @@
  *   user     {id, text, after: see branches.js, files: [{name, bytes}], pictures: [{name, mimeType, data}]}
  *   text     {id, turnId, text, isDone}
  *   thought  {id, turnId, text, isDone}
- *   call     {id, turnId, tool, arguments, phase, message, progress, awaiting, result, error, isError, durationMs,
+ *   call     {id, turnId, tool, app: the URI of its app or null, arguments, phase, message, progress, awaiting, result,
+ *             isCut: not all of the result has come, error, isError, durationMs,
  *             approval: {kindOfApproval: tool | sampling | skill, server, tool, arguments, annotations, description,
  *                        skill: {name, uri, path, digest, text} | null, decisions, expiresAt, decision} | null}
  *            phase: processing, complete, ended (with its turn), unknown (no outcome was stored)
@@ -146,12 +147,14 @@ function newCall(id, turnId, tool) {
     id,
     turnId,
     tool,
+    app: null,
     arguments: null,
     phase: "processing",
     message: null,
     progress: null,
     awaiting: null,
     result: null,
+    isCut: false,
     error: null,
     isError: false,
     durationMs: null,
@@ -166,11 +169,13 @@ function changeCall(state, payload, turnId) {
   return put(state, {
     ...before,
     phase: isComplete ? phaseOf(data.error) : "processing",
+    app: payload.app ?? before.app,
     arguments: data.arguments ?? before.arguments,
     message: payload.message ?? before.message,
     progress: payload.progress ?? before.progress,
     awaiting: isComplete ? null : (payload.awaiting ?? null),
     result: data.result ?? before.result,
+    isCut: data.isCut ?? before.isCut,
     error: data.error ?? before.error,
     isError: isComplete && Boolean(payload.isError ?? data.error ?? data.result?.isError),
     durationMs: payload.durationMs ?? before.durationMs,
@@ -307,7 +312,8 @@ const OF_ROLE = new Map(Object.entries({
       });
     }
     const call = newCall(message.callId, turnId, message.toolName);
-    return put(state, { ...call, arguments: message.data?.arguments ?? {}, phase: "unknown" });
+    const app = metadata.app ?? null;
+    return put(state, { ...call, app, arguments: message.data?.arguments ?? {}, phase: "unknown" });
   },
   tool(state, message, turnId, mayGrow, metadata) {
     const before = get(state, "call", message.callId) ?? newCall(message.callId, turnId, message.toolName);

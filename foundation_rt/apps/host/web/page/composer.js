@@ -111,6 +111,13 @@ export class Composer {
     this.#changed();
   }
 
+  /** Take a message that an app proposes, for the person to send; returns whether there is room for it. */
+  propose(text) {
+    if (this.text.trim() !== "" || text.length > MOST_CHARACTERS) return false;
+    this.replace(0, this.text.length, text);
+    return true;
+  }
+
   /** Put a text in the place of a part of the message. */
   replace(from, to, text) {
     this.field.setRangeText(text, from, to, "end");

@@ -128,11 +128,12 @@ function serverNode(server, open, logins) {
   );
 }
 
-function offerNodes({ name, title, description, forModel }) {
+function offerNodes({ name, title, description, forModel, forApps }) {
   return [
     el("code", {}, name),
     title ? el("span", {}, ` ${title}`) : null,
     description ? el("p", { class: "muted small" }, description) : null,
+    forApps ? el("p", { class: "small" }, "For apps alone.") : null,
     forModel?.length > 0 ? el("p", { class: "small" }, `For the model: ${forModel.join("; ")}.`) : null,
   ];
 }

@@ -17,8 +17,8 @@ export class Transcript {
   #follows = true;
   #isReading = false;
 
-  constructor(chat, { onTakeBack, onEdit, onAgain }) {
-    Object.assign(this, { chat, onTakeBack, onEdit, onAgain });
+  constructor(chat, { composer, onTakeBack, onEdit, onAgain }) {
+    Object.assign(this, { chat, composer, onTakeBack, onEdit, onAgain });
     this.list = el("div", { class: "items", role: "log", "aria-live": "off", "aria-label": "Messages" });
     this.unsent = el("div", { class: "items" });
     this.doing = el("span", {});
@@ -50,6 +50,7 @@ export class Transcript {
 
   close() {
     this.resized.disconnect();
+    for (const view of this.#views.values()) view.close();
   }
 
   update() {
@@ -120,6 +121,7 @@ export class Transcript {
     }
     for (const [key, view] of this.#views) {
       if (kept.has(key)) continue;
+      view.close();
       view.node.remove();
       this.#views.delete(key);
     }
@@ -214,10 +216,14 @@ class ItemView {
   focus() {
     this.#view?.focus?.();
   }
+
+  close() {
+    this.#view?.close?.();
+  }
 }
 
 function makeView(transcript, item) {
-  if (item.kind === "call") return new CallCard(transcript.chat, item);
+  if (item.kind === "call") return new CallCard(transcript.chat, item, transcript.composer);
   if (item.kind === "question") return new QuestionCard(transcript.chat, item);
   if (item.kind === "text") return textView(item);
   if (item.kind === "user") return userView(transcript, item);

@@ -11,7 +11,7 @@ const MOST_EXAMPLES = 4;
 export function examples(servers) {
   const queues = servers
     .filter(({ state, tools }) => state === "ready" && tools)
-    .map(({ id, tools }) => tools.filter((tool) => !isDeprecated(tool)).map((tool) => ({ id, tool })));
+    .map(({ id, tools }) => tools.filter((tool) => !tool.forApps && !isDeprecated(tool)).map((tool) => ({ id, tool })));
   const chosen = [];
   for (let at = 0; chosen.length < MOST_EXAMPLES && queues.some((queue) => at < queue.length); at += 1) {
     for (const queue of queues) if (at < queue.length) chosen.push(queue[at]);

@@ -1,0 +1,24 @@
+"""The tools of the servers that have an app, or are for apps alone (HAPP-10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...base.app_format import EXTENSION, SETTINGS, ToolUi
+
+if TYPE_CHECKING:
+    from ..coordinator import Coordinator, ToolRegistryEntry
+
+SUPPORT: Mapping[str, Mapping[str, Any]] = {EXTENSION: SETTINGS}
+"""The extension, as a client that shows apps declares it."""
+
+
+def ui_of(entry: ToolRegistryEntry) -> ToolUi:
+    """Return the app of a tool, and who may call it."""
+    return ToolUi.read(entry.definition.wire.get("_meta"))
+
+
+def tools_for_model(coordinator: Coordinator) -> list[ToolRegistryEntry]:
+    """Return the tools of all servers, without those that are for apps alone."""
+    return [entry for entry in coordinator.tools if ui_of(entry).for_model]

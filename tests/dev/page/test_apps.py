@@ -1,0 +1,62 @@
+"""Apps of tools on the page of a front."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.host.page import app_server
+from tests.support.chromium import shot
+from tests.support.dev_front import DevFront, dev_front
+
+Opened = Callable[[str], Locator]
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFront]:
+    """Develop a server with apps, for the tests of the module."""
+    command = shlex.join([sys.executable, str(Path(app_server.__file__))])
+    with dev_front(tmp_path_factory.mktemp("dev"), command) as running:
+        running.wait_for_state("running")
+        yield running
+
+
+@pytest.mark.rule("DEV-94", "HAPP-32")
+def test_app_stands_in_the_card_of_its_call(page: Page, opened: Opened) -> None:
+    details = opened("orders")
+    details.get_by_label("id (").fill("7")
+    details.get_by_role("button", name="Run", exact=True).click()
+    inside = page.frame_locator("iframe")
+    expect(inside.get_by_text("a book")).to_be_visible()
+    element = page.locator("iframe").element_handle()
+    assert element is not None
+    frame = element.content_frame()
+    assert frame is not None
+    told = frame.evaluate("Object.fromEntries(seen.map(({ method, params }) => [method, params]))")
+    assert told["ui/notifications/tool-input"] == {"arguments": {"id": 7}}
+    inside.get_by_role("button", name="Refund 3").click()
+    approval = page.get_by_role("group", name=re.compile("The app of orders asks. Run refund"))
+    expect(approval).to_contain_text('"id": 3')
+    shot(page, "dev-app")
+    approval.get_by_role("button", name="Allow once").click()
+    expect(inside.locator("#said")).to_have_text('refund {"id": 3}')
+    for name, said in (("secret", "not for apps"), ("nothing", "no such tool")):
+        found = frame.evaluate("(name) => ask('tools/call', { name })", name)
+        assert said in found["error"]["message"]
+    message = {"role": "user", "content": [{"type": "text", "text": "hello from the app"}]}
+    frame.evaluate("(message) => ask('ui/message', message)", message)
+    expect(details.get_by_label("Log records of this call")).to_contain_text("hello from the app")
+
+
+@pytest.mark.rule("DEV-94", "HAPP-12")
+def test_app_that_cannot_be_shown_says_why(page: Page, opened: Opened) -> None:
+    details = opened("wrong")
+    details.get_by_role("button", name="Run", exact=True).click()
+    expect(details.get_by_text("The app is not shown.")).to_contain_text("profile=mcp-app")
+    expect(details.get_by_role("article")).to_contain_text("wrong {}")
