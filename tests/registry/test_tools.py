@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -500,6 +502,16 @@ def test_coroutine_function_that_never_waits_needs_no_event_loop() -> None:
     registry = ToolRegistry()
     assert registry.register(definition(), Methods().brief).execution is ExecutionMode.BRIEF
     assert not registry.has_async_tools()
+
+
+@pytest.mark.rule("CALL-44")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="nothing marks functions there")
+def test_function_that_is_marked_runs_as_a_task_since_its_coroutine_may_wait() -> None:
+    def marked(arguments: dict[str, Any], context: Any) -> Any:
+        return coroutine_function(arguments, context)
+
+    inspect.markcoroutinefunction(marked)  # type: ignore[attr-defined]
+    assert ToolRegistry().register(definition(), marked).execution is ExecutionMode.ASYNC
 
 
 @pytest.mark.rule("CALL-12")

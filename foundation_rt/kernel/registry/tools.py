@@ -432,8 +432,10 @@ def execution_of(handler: Callable[..., Any]) -> ExecutionMode:
     if not is_async_callable(handler):
         return ExecutionMode.THREAD
     code = getattr(handler, "__code__", None)
-    is_brief = code is not None and _LOOP_USERS.isdisjoint(code.co_code[::2])
-    return BRIEF if is_brief else ExecutionMode.ASYNC
+    # One without the flag is marked as a coroutine function: its coroutine is another one's.
+    if code is None or not code.co_flags & inspect.CO_COROUTINE:
+        return ExecutionMode.ASYNC
+    return BRIEF if _LOOP_USERS.isdisjoint(code.co_code[::2]) else ExecutionMode.ASYNC
 
 
 def takes(function: Any, count: int) -> bool:
