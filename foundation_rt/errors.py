@@ -18,6 +18,7 @@ import orjson
 from attrs import define
 
 from .base.exact_json import dumps
+from .base.shown import Shown
 
 _T = TypeVar("_T")
 
@@ -91,8 +92,8 @@ SHARE_USED: Final = "principal_share"
 """The `reason` of a refusal that is due to a principal's share, before any handler (RES-13)."""
 
 
-@define
-class StructuredError:
+@define(repr=False)
+class StructuredError(Shown):
     """An error as data: what a failed `tools/call` carries in its content (ERR-02).
 
     `run_id` and `correlation_id` are filled in when the error is wrapped for one call.

@@ -13,13 +13,12 @@ that grows geometrically, and copied once when it is complete.
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import NamedTuple
 
 _CR = 0x0D
 
 
-@frozen
-class LineTooLong:
+class LineTooLong(NamedTuple):
     """Replaces a line that exceeded the limit and was dropped (FRAME-04).
 
     Attributes:

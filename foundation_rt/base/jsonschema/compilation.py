@@ -18,10 +18,9 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from attrs import frozen
 
 from ...errors import RegistrationError
 from .. import exact_json
@@ -37,16 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["CompiledSchema", "ValidationIssue", "ValidationResult", "Validator", "compile_schema"]
 
 
-@frozen
-class ValidationResult:
+class ValidationResult(NamedTuple):
     """The result of a validation, with the reasons if it failed."""
 
     valid: bool
     errors: tuple[ValidationIssue, ...] = ()
 
 
-@frozen(eq=False, repr=False)
-class CompiledSchema:
+class CompiledSchema(NamedTuple):
     """A compiled schema.
 
     Attributes:

@@ -6,17 +6,14 @@ Their messages are in `messages`, which is imported when a value is invalid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
-from attrs import frozen
+from typing import Final, NamedTuple
 
 from ...errors import ErrorCode, ToolError
 
 MAX_NAME_CHARACTERS: Final = 100
 
 
-@frozen
-class ValidationIssue:
+class ValidationIssue(NamedTuple):
     """One reason why a value is invalid (SCHEMA-19, SCHEMA-20).
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, frozen
 
 from ...kernel.registry.catalog import ChangeNotifier, Registry
 from ..definitions import DefinitionChecks, FeatureEntry
@@ -99,11 +99,11 @@ class RegisteredPrompt(FeatureEntry):
         return self.definition.to_wire(revision)
 
 
-@define(eq=False, repr=False)
 class PromptRegistry(Registry[RegisteredPrompt]):
     """The prompts of a server, by name."""
 
-    notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"))
+    def __init__(self, notifier: ChangeNotifier | None = None) -> None:
+        super().__init__(notifier or ChangeNotifier("prompts"))
 
     def register(
         self,

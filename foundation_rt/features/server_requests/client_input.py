@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from ...base.exact_json import dumps
 from ...base.lazy_names import lazy
 from ...kernel.feature import RuntimeFeature
@@ -45,7 +43,6 @@ _ANSWER_MEMBERS = frozenset(("inputResponses", "requestState"))
 _ERRORS = "foundation_rt.features.server_requests.errors"
 
 
-@define(eq=False, repr=False)
 class ClientInput(RuntimeFeature):
     """Reads the answers that a call brings, and writes the requests that it ends with.
 
@@ -59,16 +56,17 @@ class ClientInput(RuntimeFeature):
         strategies: asked in turn how a call of the stateless mode asks; None: by round trips.
     """
 
-    key: bytes
-    config: ServerConfig
-    now_ms: Callable[[], int]
-    results: ResultWriter = field(init=False)
-    subscribing: Subscribing = field(init=False)
-    strategies: list[Strategy] = field(factory=list, init=False)
-    _forms: Forms | None = field(default=None, init=False)
-    _open_requests: Quota | None = field(default=None, init=False)
-
+    results: ResultWriter
+    subscribing: Subscribing
+    _forms: Forms | None = None
+    _open_requests: Quota | None = None
     messages = MappingProxyType({Response: lazy(f"{__package__}.open_requests", "take_response")})
+
+    def __init__(self, key: bytes, config: ServerConfig, now_ms: Callable[[], int]) -> None:
+        self.key = key
+        self.config = config
+        self.now_ms = now_ms
+        self.strategies: list[Strategy] = []
 
     def decide(self, dispatcher: Dispatcher) -> None:
         """Take part in the decisions of a server."""

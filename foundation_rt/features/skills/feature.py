@@ -48,7 +48,7 @@ class Skills(RuntimeFeature):
 
     def __init__(self, resources: Resources) -> None:
         registry = resources.registry
-        self.registry = SkillRegistry(resources.notifier, resources=registry)
+        self.registry = SkillRegistry(resources.notifier, registry)
         self.requests = {
             SKILLS_LIST: partial(_begin, self._list),
             SKILLS_GET: partial(_begin, self._get),

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from ...base.skill_format import MANIFEST, digest_of
 from ...errors import ErrorCode, ToolError
-from ...kernel.registry.catalog import Registry
+from ...kernel.registry.catalog import ChangeNotifier, Registry
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.content import BlobContents, TextContents
 from ..definitions import FeatureEntry
@@ -81,11 +81,12 @@ class RegisteredSkill(FeatureEntry):
         )
 
 
-@define(eq=False, repr=False)
 class SkillRegistry(Registry[RegisteredSkill]):
     """The skills of a server, by the URI of their `SKILL.md`."""
 
-    resources: ResourceRegistry = field(kw_only=True)
+    def __init__(self, notifier: ChangeNotifier, resources: ResourceRegistry) -> None:
+        super().__init__(notifier)
+        self.resources = resources
 
     def add_from(
         self,

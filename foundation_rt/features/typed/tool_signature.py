@@ -9,9 +9,7 @@ happens when the tool is registered; a call runs one generated function (`signat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
@@ -42,8 +40,7 @@ _WITHOUT_STRUCTURE = (str, None, type(None), Any, object)
 """Types of results that have no output schema by default; a look spares an import (TYPED-49)."""
 
 
-@frozen(eq=False, repr=False)
-class TypedTool:
+class TypedTool(NamedTuple):
     """A tool as its function describes it (TYPED-01).
 
     Attributes:

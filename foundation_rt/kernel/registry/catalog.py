@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 import orjson
-from attrs import define, field
 
 from ...base.exact_json import compact, dumps
-from ...base.shown import Shown
 
 if TYPE_CHECKING:
     from ...protocol.principal import Principal
@@ -116,8 +114,7 @@ def _sees(principal: Principal | None, entry: Listed) -> bool:
     return entry.visible is None or bool(entry.visible(principal))
 
 
-@define(eq=False, repr=False)
-class Registry(Shown, Generic[Entry]):
+class Registry(Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
@@ -128,19 +125,17 @@ class Registry(Shown, Generic[Entry]):
             one has had them.
     """
 
-    notifier: ChangeNotifier
-    is_on: IsOn | None = field(default=None, init=False)
-    was_used: bool = field(default=False, init=False)
-    differs: bool = field(default=False, init=False)
-    get: Callable[[str], Entry | None] = field(init=False)
-    _entries: dict[str, Entry] = field(factory=dict, init=False)
-    _off: dict[str, Entry] = field(factory=dict, init=False)
-    # Each entry is encoded once for each revision; a page joins the encoded entries.
-    _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
-    _keys: tuple[str, ...] | None = field(default=(), init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.get = self._entries.get  # each call of a tool looks one up: one function less
+    def __init__(self, notifier: ChangeNotifier) -> None:
+        self.notifier = notifier
+        self.is_on: IsOn | None = None
+        self.was_used = self.differs = False
+        self._entries: dict[str, Entry] = {}
+        self._off: dict[str, Entry] = {}
+        # Each entry is encoded once for each revision; a page joins the encoded entries.
+        self._encoded: dict[str, dict[str, orjson.Fragment]] = {}
+        self._keys: tuple[str, ...] | None = ()
+        # Each call of a tool looks one up: one function less.
+        self.get: Callable[[str], Entry | None] = self._entries.get
 
     def put(self, key: str, entry: Entry) -> bool:
         """Add an entry unless the key is taken; return whether it was added."""

@@ -148,7 +148,6 @@ class RegisteredTool(Shown):
         return self.definition.to_wire(revision)
 
 
-@define(eq=False, repr=False)
 class ToolRegistry(Registry[RegisteredTool]):
     """The tools of a server, by name.
 
@@ -159,11 +158,12 @@ class ToolRegistry(Registry[RegisteredTool]):
         logger: gets the warnings of registrations; may be attached later (`attach_logger`).
     """
 
-    _logger: StructuredLogger | None = None
-    notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("tools"), init=False)
-    _separator: str = field(default=SEPARATOR, init=False)
-    _check_formats: bool = field(default=True, init=False)
-    _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
+    def __init__(self, logger: StructuredLogger | None = None) -> None:
+        super().__init__(ChangeNotifier("tools"))
+        self._logger = logger
+        self._separator = SEPARATOR
+        self._check_formats = True
+        self._held_warnings: list[tuple[str, dict[str, Any]]] = []
 
     def register(
         self,
