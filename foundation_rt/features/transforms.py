@@ -43,17 +43,22 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
         definition=definition,
         registered_name=shape.outside,
         handler=_handler(tool, shape),
+        execution=ExecutionMode.ASYNC if shape.call and _is_async(tool) else tool.execution,
         validate=validate,
         header_parameters=header_parameters,
     )
 
 
+def _is_async(tool: RegisteredTool) -> bool:
+    return tool.execution in (ExecutionMode.ASYNC, ExecutionMode.BRIEF)
+
+
 def _handler(tool: RegisteredTool, shape: ToolShape) -> Handler:
     handler, call = tool.handler, shape.call
     if call is not None:
-        is_task = tool.execution is ExecutionMode.ASYNC
-        if inspect.iscoroutinefunction(call) is not is_task:
-            wanted = "with async def" if is_task else "without async"
+        is_async = _is_async(tool)
+        if inspect.iscoroutinefunction(call) is not is_async:
+            wanted = "with async def" if is_async else "without async"
             raise shape.refusal(f"write `call` {wanted}, as the tool is")
     arguments = shape.arguments_of(tool.definition.input_schema)
 

@@ -559,6 +559,7 @@ def _step(coroutine: Coroutine[Any, Any, Any]) -> Any:
         coroutine.send(None)
     except StopIteration as end:
         return end.value
+    raise RuntimeError("a coroutine that runs in place has waited")
 
 
 def outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
