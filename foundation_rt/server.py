@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from attrs import evolve
 
 from .base.config.sources import ConfigSources
+from .base.lazy_names import lazy
 from .errors import RegistrationError, UsageError
 from .features.composition import ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
@@ -595,6 +596,24 @@ class Server:
     def unregister_prompt(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""
         return self.features.prompts.unregister(name)
+
+    def expose_prompts_as_tools(self) -> None:
+        """Add the tools `list_prompts` and `get_prompt`, for clients that have tools alone.
+
+        Raises:
+            RegistrationError: a tool has one of these names.
+        """
+        add = lazy("foundation_rt.features.as_tools", "add_prompt_tools")
+        add(self._registry, self.features.prompts)
+
+    def expose_resources_as_tools(self) -> None:
+        """Add the tools `list_resources` and `read_resource`, for clients that have tools alone.
+
+        Raises:
+            RegistrationError: a tool has one of these names.
+        """
+        add = lazy("foundation_rt.features.as_tools", "add_resource_tools")
+        add(self._registry, self.features.resources)
 
     def skill(self, folder: str | os.PathLike[str], /, **options: Unpack[SkillOptions]) -> str:
         """Offer a skill, a folder with a file `SKILL.md`; return its URI (extra `skills`).

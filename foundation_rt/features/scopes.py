@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from ..kernel.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.principal import Principal
+    from .context import ToolContext
 
 _NONE: frozenset[str] = frozenset()
 
 
-def require_scopes(of: Session | Invocation, scopes: frozenset[str]) -> None:
+def require_scopes(of: Session | Invocation | ToolContext, scopes: frozenset[str]) -> None:
     """Raise `ToolError` where the principal of a session, or call, lacks any scope (AUTH-13)."""
     if of.principal is not None and of.principal.lacks(scopes):
         raise ToolError(

@@ -179,14 +179,8 @@ class ToolsSection(Settings):
         Choice(("/", "_", "__", "-", ".")),
         "Separator that replaces `/` in names of tools, for clients that refuse it.",
     )
-    expose: str = setting(
-        "all",
-        Choice(("all", "search")),
-        "`search` lists three tools instead of all: to search, to describe and to call.",
-    )
-    pinned: tuple[str, ...] = setting(
-        (), ListOf(TOOL_NAME), "Tools that `search` lists besides, by name."
-    )
+    expose: str = setting("all", Choice(("all", "search")), "`search` lists three tools, not all.")
+    pinned: tuple[str, ...] = setting((), ListOf(TOOL_NAME), "Tools that `search` lists besides.")
 
 
 @frozen(eq=False, repr=False)

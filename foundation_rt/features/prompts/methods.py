@@ -44,7 +44,7 @@ def get_prompt(
     if prompt is None:
         raise invalid_params(f"there is no prompt {name[:MAX_ECHOED_NAME]!r}")
     require_scopes(session, prompt.scopes)
-    _check_arguments(prompt, arguments)
+    check_arguments(prompt, arguments)
     description = prompt.definition.description
 
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _require_prompts(dispatcher: Dispatcher, request: Request) -> PromptRegistry
     return prompts.registry
 
 
-def _check_arguments(prompt: RegisteredPrompt, arguments: Any) -> None:
+def check_arguments(prompt: RegisteredPrompt, arguments: Any) -> None:
     """Raise `JsonRpcError` unless `arguments` are those that the prompt declares (PROMPT-06)."""
     if type(arguments) is not dict:
         raise invalid_params("arguments must be an object")

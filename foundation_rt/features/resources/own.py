@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...kernel.invocation import Invocation
     from ...protocol.content import ResourceContents
     from ..context import ToolContext
+    from ..handler_calls import HandlerSpec
     from .registry import RegisteredResource, RegisteredTemplate
 
 
@@ -30,12 +31,17 @@ async def read_own_resource(
         ToolError: there is no such resource for the client, or its handler failed.
     """
     found, arguments = find_resource(connection.dispatcher, call, uri)
-    spec = found.handler_spec
+    value = await own_value(found.handler_spec, arguments, context)
+    return all_contents(value, uri, found.definition.mime_type)
+
+
+async def own_value(
+    spec: HandlerSpec, arguments: dict[str, Any], context: ToolContext[Any]
+) -> object:
+    """Return what the handler of a resource or a prompt returns, run within a call."""
     handler = partial(spec.handler, arguments, context)
     is_blocking = spec.execution is ExecutionMode.THREAD
-    run_in_worker = connection.engine.coroutines.run_in_worker
-    value = await settled(await run_in_worker(handler) if is_blocking else handler())
-    return all_contents(value, uri, found.definition.mime_type)
+    return await settled(await context.run_in_worker(handler) if is_blocking else handler())
 
 
 def find_resource(
