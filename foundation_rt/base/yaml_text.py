@@ -117,6 +117,8 @@ class _Composer:
         members, height = {}, 0
         while type(event := self.next_event()) is not yaml.MappingEndEvent:
             key = self._key(event, depth)
+            if key in members:
+                raise ValueError(f"it has the key {key[:100]!r} twice")
             members[key], below = self._value(self.next_event(), depth)
             height = max(height, below)
         return members, height + 1

@@ -377,7 +377,8 @@ class Conversation:
             skill = payload["skill"]
             asked = (
                 f"{printable_line(skill['uri'])} of {printable_line(server)}, in its own words:\n"
-                f"{printable_text(skill['text'])}\nLet the model read this?"
+                f"{printable_text(chr(10).join([skill['text'], *skill['further']]))}\n"
+                "Let the model read this?"
             )
         else:
             asked = printable_line(f"Call {payload['tool']} {given}?")

@@ -76,6 +76,7 @@ def _many(folder: Path) -> None:
         (_manifest("---\n" + "# long\n" * 20_000 + "---\n"), "at most 64 KiB"),
         (_manifest("---\nname: [\n---\n"), "cannot be read"),
         (_manifest("---\n- pdf\n---\n"), "no mapping"),
+        (_manifest("---\nname: pdf\nname: other\ndescription: d\n---\n"), "'name' twice"),
         (_manifest("---\ndescription: d\n---\n"), "its name is None"),
         (_manifest("---\nname: PDF\ndescription: d\n---\n"), "lower-case"),
         (_manifest("---\nname: p--f\ndescription: d\n---\n"), "lower-case"),

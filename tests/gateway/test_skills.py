@@ -11,7 +11,9 @@ import pytest
 
 from foundation_rt.client import MCPError, connect
 from tests.features.test_skills import MANIFEST, write_skill
+from tests.support import skill_server
 from tests.support.gateway import serve_gateway
+from tests.support.skill_server import entry_of, write_state
 
 APP = "server = Server({name!r})\nserver.skills_from({folder!r})\nserver.run()\n"
 
@@ -70,5 +72,34 @@ async def test_skill_that_changes_is_withheld_until_it_is_accepted(tmp_path: Pat
             for uri in (before.uri, "skill://new/SKILL.md"):
                 with pytest.raises(MCPError, match="is withheld"):
                     await client.skill(uri)
-            with pytest.raises(MCPError):
+            with pytest.raises(MCPError, match="is withheld"):
                 await client.read_skill(before, "inner/a.txt")
+
+
+@pytest.mark.rule("GATE-68", "GATE-57")
+async def test_files_are_read_that_no_list_of_resources_has(tmp_path: Path) -> None:
+    root = "skill://pdf"
+    texts = {f"{root}/SKILL.md": MANIFEST.format(name="pdf"), f"{root}/inner/a.txt": "a"}
+    entry = entry_of(f"{root}/SKILL.md", texts, name="pdf", description="What it is for")
+    servers = {}
+    for name in ("one", "two"):
+        state = tmp_path / f"{name}.json"
+        write_state(state, skills=[entry], texts=texts)
+        arguments = [skill_server.__file__, str(state)]
+        servers[name] = {"command": sys.executable, "args": arguments}
+    file = tmp_path / "mcp.json"
+    file.write_bytes(orjson.dumps({"mcpServers": servers}))
+    with serve_gateway(str(file), "--lock", str(tmp_path / "mcp.lock")) as gateway:
+        async with connect(gateway.url) as client:
+            for skill in await client.skills():
+                assert await client.read_skill(skill) == MANIFEST.format(name="pdf").encode()
+                assert await client.read_skill(skill, "inner/a.txt") == b"a"
+    other = entry_of(entry["uri"], {**texts, f"{root}/b.txt": ""}, **entry["frontmatter"])
+    write_state(tmp_path / "one.json", skills=[other], texts=texts)
+    with serve_gateway(str(file), "--lock", str(tmp_path / "mcp.lock")) as gateway:
+        async with connect(gateway.url) as client:
+            [kept] = await client.skills()
+            assert await client.read_skill(kept, "inner/a.txt") == b"a"
+            for uri in (f"{root}/inner/a.txt", f"{root}/SKILL.md", "skill://PDF/./inner/a.txt"):
+                with pytest.raises(MCPError, match="is withheld"):
+                    await client.read_resource(uri)

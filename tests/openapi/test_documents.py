@@ -96,6 +96,7 @@ BOMB = "\n".join(
         BOMB,
         "a: &a [*a]",
         "a: {<<: {b: 1}}",
+        "a: 1\na: 2",
         "a: !!python/object/apply:os.system [id]",
         "a: !!binary aGk=",
         "a: !!timestamp 2020-01-01",

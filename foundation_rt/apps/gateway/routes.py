@@ -83,6 +83,8 @@ class Routes:
     servers: Collection[str] = ()
     withheld: dict[tuple[str, str], RoutedEntry] = field(factory=dict)
     _entries: dict[str, tuple[Definition, ...]] = field(factory=dict, init=False)
+    # The files of the skills that are shown, as templates: a server may list them nowhere else.
+    _files: list[RoutedEntry] = field(factory=list, init=False)
 
     def entries(self, kind: str) -> tuple[Definition, ...]:
         """Return the definitions of a list; always the same tuple (FWD-15)."""
@@ -126,6 +128,12 @@ class Routes:
                     shown[outside] = route
                 else:
                     self.withheld[kind, outside] = route
+        for outside, route in found["skills"].items():
+            files = evolve(route, inner=_files_of(route.inner))
+            if route.withheld is None:
+                self._files.append(files)
+            else:
+                self.withheld.setdefault(("resourceTemplates", _files_of(outside)), files)
         return self
 
     def resource_routes(self, uri: str) -> list[tuple[str, str]]:
@@ -152,7 +160,9 @@ class Routes:
         server, plus, inner = uri.partition("+")
         if plus and server in self.servers:
             return [(server, inner)]
-        fitting = [route for route in self.templates.values() if _could_fill(route.inner, uri)]
+        own = (each for each in self._files if _files_of(each.definition["uri"]) == each.inner)
+        templates = (*self.templates.values(), *own)  # others are `ID+URI`, for their files too
+        fitting = [route for route in templates if _could_fill(route.inner, uri)]
         # The longest beginning in plain text says most.
         fitting.sort(key=lambda route: -route.inner.index("{"))
         if not fitting:
@@ -178,7 +188,7 @@ class Routes:
         held = self._held(server)
         shown = [
             route.inner
-            for route in (*self.resources.values(), *self.templates.values())
+            for route in (*self.resources.values(), *self.templates.values(), *self._files)
             if route.server == server
         ]
         if not held or uri in shown:
@@ -315,6 +325,15 @@ def _skills(listed: Listed, servers: Collection[str]) -> dict[str, RoutedEntry]:
         outside: evolve(route, definition=skill_outside(route, route.definition))
         for outside, route in _by_uri(listed, "uri", servers).items()
     }
+
+
+def _files_of(skill: str) -> str:
+    """Return a template that the URIs of the files of a skill fit.
+
+    Args:
+        skill: the URI of its `SKILL.md`.
+    """
+    return f"{skill.rpartition('/')[0]}/{{+file}}"
 
 
 def skill_outside(route: RoutedEntry, entry: Definition) -> Definition:

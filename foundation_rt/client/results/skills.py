@@ -115,7 +115,10 @@ class Skill:
         if len(contents) != 1:
             raise _mismatch(file.uri, f"it came in {len(contents)} parts")
         [only] = contents
-        content = only.text.encode() if isinstance(only, TextContents) else only.blob
+        try:
+            content = only.text.encode() if isinstance(only, TextContents) else only.blob
+        except UnicodeEncodeError:
+            raise _mismatch(file.uri, "it is no text in UTF-8") from None
         if len(content) != file.size:
             raise _mismatch(file.uri, f"it has {len(content)} bytes instead of {file.size}")
         if digest_of(content) != file.digest:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.apps.coordinator import Coordinator, plans_of
 from foundation_rt.apps.host.llm.service import ModelTool
 from foundation_rt.apps.host.orchestrator import MemoryHistories
 from foundation_rt.apps.host.orchestrator.skills import (
     MAX_FILE_BYTES,
+    MAX_FILES,
     MAX_SKILLS,
     READ_SKILL,
+    OfferedSkills,
+    SkillError,
 )
 from foundation_rt.base.skill_format import digest_of
 from tests.features.test_skills import write_skill
@@ -83,6 +88,7 @@ async def test_skill_is_listed_as_data_and_read_after_an_approval(tmp_path: Path
         "path": "SKILL.md",
         "digest": digest_of(manifest().encode()),
         "text": manifest(),
+        "further": ['- "b.bin", 1 bytes', '- "inner/a.txt", 7 bytes'],
     }
     assert (asked["kind"], asked["server"]) == ("skill", "one")
     assert asked["decisions"] == ("once", "session", "always", "deny")
@@ -200,6 +206,7 @@ async def test_equal_names_are_told_apart(tmp_path: Path) -> None:
     [
         ({"path": "none.md"}, "E204"),
         ({"path": "../../etc/passwd"}, "E204"),
+        ({"path": "inner%2Fa.txt"}, "E204"),
         ({"path": "b.bin"}, "NOT_TEXT"),
         ({"path": 5}, "INVALID_ARGUMENT"),
         ({"skill": 5}, "INVALID_ARGUMENT"),
@@ -216,6 +223,41 @@ async def test_what_cannot_be_read_is_an_error_that_nobody_is_asked_about(
     assert outcome["data"]["error"]["code"] == code
     assert len(outcome["data"]["error"]["message"]) < 400
     assert not heard.of("approval")
+
+
+@pytest.mark.rule("TURN-92", "TURN-95")
+async def test_file_is_read_by_the_name_that_the_model_was_told(tmp_path: Path) -> None:
+    server = Server("desk")
+    server.override("logging", level="error")
+    server.skill(write_skill(tmp_path / "pdf", {"a b/ü%.txt": b"further"}))
+    model = ScriptedModel([[call(READ_SKILL, skill="one:pdf", path=None)]])
+    model.answers.append([call(READ_SKILL, skill="one:pdf", path="a b/ü%.txt")])
+    async with chat(model, {"one": server}) as orchestrator:
+        heard = await say(orchestrator, act=approving(orchestrator, "session"))
+    assert (model.asked[1].last.content or "").endswith('- "a b/ü%.txt", 7 bytes')
+    assert [each["isError"] for each in heard.outcomes()] == [False, False]
+    assert heard.outcomes()[1]["data"]["result"]["content"][0]["text"] == "further"
+
+
+@pytest.mark.rule("TURN-91", "TURN-92", "HOST-09", "COORD-75")
+async def test_skill_that_a_lock_withholds_is_neither_listed_nor_read(tmp_path: Path) -> None:
+    file, server = plain(tmp_path)
+    about = {"name": "pdf", "description": "For forms"}
+    entry = entry_of(URI, {URI: manifest()}, **about)
+    other = entry_of(URI, {URI: manifest(text="Else.")}, **about)
+    new = entry_of(
+        "skill://new/SKILL.md", {"skill://new/SKILL.md": ""}, name="new", description="d"
+    )
+    write_state(file, skills=[entry, new], texts={URI: manifest(text="Else.")})
+    lists = ("tools", "skills")
+    plans = partial(plans_of, {"bad": server})
+    admits: Any = lambda server, kind, definition: kind != "skills" or definition == entry  # noqa: E731
+    async with Coordinator.from_plans(plans, lists=lists, admits=admits) as coordinator:
+        skills = OfferedSkills(coordinator)
+        assert [*skills.all()] == ["bad:pdf"]
+        write_state(file, skills=[other], texts={URI: manifest(text="Else.")})
+        with pytest.raises(SkillError, match="the lock withholds it"):
+            await skills.read({"skill": "bad:pdf"}, "session")
 
 
 @pytest.mark.rule("TURN-92")
@@ -262,6 +304,21 @@ async def test_list_is_bounded_and_no_text_leaves_its_quotes(tmp_path: Path) -> 
     assert lines[1] == '- "one:pdf": "For forms"'
     assert "more skills have no room here" in lines[-1]
     assert not any('"bad:s0"' in line or '"bad:s2"' in line for line in lines)
+
+
+@pytest.mark.rule("TURN-91")
+async def test_skills_of_very_many_files_are_left_out(tmp_path: Path) -> None:
+    file, server = plain(tmp_path)
+    skills = []
+    for name in [f"s{number}" for number in range(12)]:
+        root = f"skill://{name}"
+        texts = {f"{root}/SKILL.md": "", **{f"{root}/{n}": "" for n in range(511)}}
+        skills.append(entry_of(f"{root}/SKILL.md", texts, name=name, description="d"))
+    write_state(file, skills=skills, texts={})
+    model = ScriptedModel()
+    async with chat(model, {"bad": server}) as orchestrator:
+        await say(orchestrator)
+    assert len(listed(model.asked[0])) == MAX_FILES // 512
 
 
 @pytest.mark.rule("TURN-95")

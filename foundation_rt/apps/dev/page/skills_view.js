@@ -77,8 +77,9 @@ class SkillDetail {
   renew({ data: skill }) {
     const { name, description, ...further } = skill.frontmatter ?? {};
     const files = Array.isArray(skill.resources) ? skill.resources : [];
-    const bytes = files.reduce((sum, file) => sum + (numberOf(file?.size) || 0), 0);
-    const facts = files.length > 0 ? [count(files.length, "file"), size(bytes)] : ["no digests: its files are made when they are read"];
+    const isDynamic = skill.resources === "dynamic";
+    const bytes = files.reduce((sum, file) => sum + bytesOf(file?.size), 0);
+    const facts = isDynamic ? ["no digests: its files are made when they are read"] : [count(files.length, "file"), size(bytes)];
     const more = files.length - MOST_FILES;
     this.node.replaceChildren(
       el("h2", {}, visible(String(name ?? skill.uri))),
@@ -89,7 +90,7 @@ class SkillDetail {
       definitionNode(skill),
       el("ul", { class: "skill-files", "aria-label": "Files" }, ...files.slice(0, MOST_FILES).map((file) => el("li", {}, safely(() => this.#fileNodes(skill.uri, file), file)))),
       ...(more > 0 ? [el("p", { class: "muted small" }, `${more} more files.`)] : []),
-      ...(files.length === 0 ? [button("Read SKILL.md", { picture: "play", class: "primary", on: { click: () => this.#read(skill.uri, {}) } })] : []),
+      ...(isDynamic ? [button("Read SKILL.md", { picture: "play", class: "primary", on: { click: () => this.#read(skill.uri, {}) } })] : []),
       this.runs.node,
     );
   }
@@ -104,7 +105,7 @@ class SkillDetail {
     const classes = uri === skill ? "primary" : "";
     return [
       button(visible(path, 200), { picture: "file", class: classes, on: { click: () => this.#read(uri, file) } }),
-      el("span", { class: "muted small" }, size(numberOf(file.size))),
+      el("span", { class: "muted small" }, size(bytesOf(file.size))),
       el("code", { class: "small muted" }, visible(String(file.digest), 100)),
     ];
   }
@@ -128,7 +129,7 @@ class SkillDetail {
 function checkNode(contents, { digest, size: bytes }) {
   const node = el("p", { class: "small muted", role: "status" });
   if (digest === undefined) return node;
-  const content = bytesOf(contents?.[0] ?? {});
+  const content = contentOf(contents?.[0] ?? {});
   crypto.subtle.digest("SHA-256", content).then((hash) => {
     const found = [...new Uint8Array(hash)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
     const isSame = `sha256:${found}` === digest && content.length === numberOf(bytes) && contents?.length === 1;
@@ -138,7 +139,13 @@ function checkNode(contents, { digest, size: bytes }) {
   return node;
 }
 
-function bytesOf({ text, blob }) {
+/** Return a size that a server says, in bytes; 0 of what is none. */
+function bytesOf(said) {
+  const bytes = numberOf(said);
+  return typeof bytes === "number" ? bytes : 0;
+}
+
+function contentOf({ text, blob }) {
   if (typeof text === "string") return new TextEncoder().encode(text);
   try {
     return Uint8Array.from(atob(String(blob)), (each) => each.charCodeAt(0));

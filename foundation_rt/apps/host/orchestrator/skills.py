@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
@@ -37,7 +38,9 @@ MAX_FILE_BYTES: Final = 32 * 1024
 """Of a file that the model reads: what a person may be expected to read before."""
 
 MAX_SKILLS: Final = 100
-"""The most of one server that are listed; further ones are left out."""
+MAX_FILES: Final = 5_000
+"""The most skills of one server that are listed, and of all their files; further ones are left out:
+an entry takes time to check."""
 
 _MAX_URI: Final = 512
 _LISTED_BYTES: Final = 8 * 1024
@@ -111,8 +114,23 @@ class SkillText:
 
     @property
     def path(self) -> str:
-        """The URI of the file, from the folder of the skill."""
-        return self.file.uri.removeprefix(f"{root_of(self.skill.uri)}/")
+        """The name of the file, from the folder of the skill."""
+        return self._path(self.file)
+
+    def _path(self, file: SkillFile) -> str:
+        return unquote(file.uri.removeprefix(f"{root_of(self.skill.uri)}/"))
+
+    @property
+    def further(self) -> list[str]:
+        """The lines that name the other files, below `SKILL.md`."""
+        if self.file.uri != self.skill.uri:
+            return []
+        names = [
+            f"- {dumps(self._path(each)).decode()}, {each.size} bytes"
+            for each in self.skill.files or ()
+            if each.uri != self.skill.uri
+        ]
+        return share(names, _FILES_BYTES, "files")
 
     def to_json(self) -> dict[str, Any]:
         """Return what a person is shown before the model reads it (TURN-93)."""
@@ -122,6 +140,7 @@ class SkillText:
             "path": self.path,
             "digest": self.file.digest,
             "text": self.text,
+            "further": self.further,
         }
 
     def outcome(self, tokens: int, count: Count) -> ToolOutcome:
@@ -139,19 +158,10 @@ class SkillText:
         )
         text = cut_text(self.text, tokens, count, CUT)
         parts = [head, fence, text, fence]
-        if self.file.uri == self.skill.uri and (further := self._further_files()):
-            parts += [f"Further files, for `path` of {READ_SKILL}:", *further]
+        if self.further:
+            parts += [f"Further files, for `path` of {READ_SKILL}:", *self.further]
         block = {"type": "text", "text": self.text}
         return ToolOutcome("\n".join(parts), {"result": {"content": [block]}})
-
-    def _further_files(self) -> list[str]:
-        root = root_of(self.skill.uri)
-        names = [
-            f"- {dumps(each.uri.removeprefix(f'{root}/')).decode()}, {each.size} bytes"
-            for each in self.skill.files or ()
-            if each.uri != self.skill.uri
-        ]
-        return share(names, _FILES_BYTES, "files")
 
 
 @define(eq=False)
@@ -195,7 +205,7 @@ class OfferedSkills:
             SkillError: there is none, it is not what its entry says, or no text of a bounded size.
         """
         found = self._find(arguments.get("skill"))
-        path = arguments.get("path", MANIFEST)
+        path = arguments.get("path") or MANIFEST  # models write null, or nothing
         if not isinstance(path, str):
             raise SkillError("INVALID_ARGUMENT", "path must be a string")
         try:
@@ -255,9 +265,12 @@ def _offered(listed: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Offer
     """Return the skills that can be read, by their names."""
     skills: dict[tuple[str, str], Skill] = {}
     counts: Counter[str] = Counter()
+    files: Counter[str] = Counter()
     for server, wire in listed:
         counts[server] += 1
-        if counts[server] > MAX_SKILLS:
+        resources = wire.get("resources")
+        files[server] += len(resources) if isinstance(resources, list) else 0
+        if counts[server] > MAX_SKILLS or files[server] > MAX_FILES:
             continue
         try:
             skill = Skill.read(wire)

@@ -35,8 +35,9 @@ function argumentsBlock(values) {
   return wholeBlock(visible(JSON.stringify(values, null, 2)), "Exact arguments");
 }
 
-function skillBlock({ path, text }, server) {
-  return wholeBlock(visibleText(text), `${visible(path)}, in the words of ${server}`);
+function skillBlock({ path, text, further = [] }, server) {
+  const all = further.length > 0 ? `${text}\nFurther files:\n${further.join("\n")}` : text;
+  return wholeBlock(visibleText(all), `${visible(path)}, in the words of ${server}`);
 }
 
 function wholeBlock(text, title) {

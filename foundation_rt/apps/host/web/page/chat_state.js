@@ -15,7 +15,7 @@
  *   call     {id, turnId, tool, app: the URI of its app or null, arguments, phase, message, progress, awaiting, result,
  *             isCut: not all of the result has come, error, isError, durationMs,
  *             approval: {kindOfApproval: tool | sampling | skill, server, tool, arguments, annotations, description,
- *                        skill: {name, uri, path, digest, text} | null, decisions, expiresAt, decision} | null}
+ *                        skill: {name, uri, path, digest, text, further} | null, decisions, expiresAt, decision} | null}
  *            phase: processing, complete, ended (with its turn), unknown (no outcome was stored)
  *   question {id, server, tool, kindOfQuestion: form | url, message, schema, url, action}
  *   ending   {id, state: stopped | failed | interrupted, message, code, mayRetry}
