@@ -7,6 +7,7 @@ clients see is made, and what a call does with its arguments. A call renames and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import iscoroutinefunction
 from typing import Any, Final, Protocol
 
 from attrs import field, frozen
@@ -296,6 +297,8 @@ def _argument(name: str, where: str, written: Any) -> ArgumentShape:
     value = members[hidden[0]]
     if hidden == ["hide"]:
         return ArgumentShape(None, texts, value, lambda _: value, is_constant=True)
+    if iscoroutinefunction(value):
+        raise RegistrationError(f"{where}: `from` is a function without async")
     return ArgumentShape(None, texts, value, value if callable(value) else _source(where, value))
 
 

@@ -26,40 +26,38 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
     if shape is None:
         return tool
     own = tool.definition
+    schema = shape.schema(own.input_schema)
+    definition = evolve(own, name=shape.outside, input_schema=schema, **shape.texts)
+    if (problem := name_problem(shape.outside)) is not None:
+        raise shape.refusal(f"its name {problem}")
     try:
-        definition = evolve(
-            own,
-            name=shape.outside,
-            input_schema=shape.schema(own.input_schema),
-            **shape.texts,
-        )
-        if (problem := name_problem(shape.outside)) is not None:
-            raise shape.refusal(f"its name {problem}")
         validate, _, header_parameters, _ = compile_tool(evolve(definition, output_schema=None))
     except RegistrationError as error:
-        raise error if "transform" in str(error) else shape.refusal(str(error)) from error
+        raise shape.refusal(str(error)) from error
     return evolve(
         tool,
         definition=definition,
         registered_name=shape.outside,
         handler=_handler(tool, shape),
-        execution=ExecutionMode.ASYNC if shape.call and _is_async(tool) else tool.execution,
+        execution=_execution(tool, shape),
         validate=validate,
         header_parameters=header_parameters,
     )
 
 
-def _is_async(tool: RegisteredTool) -> bool:
-    return tool.execution in (ExecutionMode.ASYNC, ExecutionMode.BRIEF)
+def _execution(tool: RegisteredTool, shape: ToolShape) -> ExecutionMode:
+    """Return where the tool runs; a function around it may wait where its own code does not."""
+    is_coroutine = tool.execution in (ExecutionMode.ASYNC, ExecutionMode.BRIEF)
+    if shape.call is None:
+        return tool.execution
+    if inspect.iscoroutinefunction(shape.call) is not is_coroutine:
+        wanted = "with async def" if is_coroutine else "without async"
+        raise shape.refusal(f"write `call` {wanted}, as the tool is")
+    return ExecutionMode.ASYNC if is_coroutine else tool.execution
 
 
 def _handler(tool: RegisteredTool, shape: ToolShape) -> Handler:
     handler, call = tool.handler, shape.call
-    if call is not None:
-        is_async = _is_async(tool)
-        if inspect.iscoroutinefunction(call) is not is_async:
-            wanted = "with async def" if is_async else "without async"
-            raise shape.refusal(f"write `call` {wanted}, as the tool is")
     arguments = shape.arguments_of(tool.definition.input_schema)
 
     def run(given: dict[str, Any], context: ToolContext[Any]) -> Any:

@@ -210,7 +210,7 @@ async def test_value_that_the_schema_refuses_reaches_no_tool() -> None:
 @pytest.mark.rule("TRANS-04")
 async def test_call_goes_around_the_tool() -> None:
     async def twice(call: Any, arguments: dict[str, Any], ctx: ToolContext) -> list[Any]:
-        assert ctx.correlation_id
+        await asyncio.sleep(0)
         return [await call(arguments), await call({**arguments, "limit": 2})]
 
     def loud(call: Any, arguments: dict[str, Any], _: ToolContext) -> str:
@@ -259,6 +259,7 @@ async def test_header_that_mirrors_an_argument_keeps_its_name() -> None:
         ({"find": {"arguments": {"query": {"hide": 5}}}}, "the constant at /query"),
         ({"find": {"arguments": {"query": {"hide": "a", "as": "b"}}}}, "`hide` hides it"),
         ({"find": {"arguments": {"query": {"from": "user"}}}}, "`from` is principal, session"),
+        ({"find": {"arguments": {"query": {"from": asyncio.sleep}}}}, "a function without async"),
     ],
 )
 def test_what_does_not_fit_is_named(tools: Any, said: str) -> None:
