@@ -12,9 +12,14 @@ def inline_noop() -> None:
     """Do nothing, in place."""
 
 
+async def nothing() -> None:
+    """Do nothing."""
+
+
 @server.tool
 async def async_noop() -> None:
-    """Do nothing, as a task."""
+    """Do nothing, as a task: without an await it would run in place."""
+    await nothing()
 
 
 @server.tool
