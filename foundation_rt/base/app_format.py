@@ -17,6 +17,9 @@ MIME_TYPE: Final = "text/html;profile=mcp-app"
 SETTINGS: Final[Mapping[str, Any]] = {"mimeTypes": [MIME_TYPE]}
 """Of the extension, as either side declares it."""
 
+APPS: Final[Mapping[str, Mapping[str, Any]]] = {EXTENSION: SETTINGS}
+"""The extension as `connect(target, extensions=APPS)` declares it, of a program that shows apps."""
+
 SCHEME: Final = "ui://"
 UI: Final = "ui"
 """The member of `_meta` that says what a tool has to do with apps, and what an app asks for."""

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from ..base.lazy_names import homes_of, lazy_names
 
 if TYPE_CHECKING:
+    from ..base.app_format import APPS as APPS
+    from ..base.app_format import AppCsp as AppCsp
+    from ..base.app_format import ToolUi as ToolUi
     from ..base.jsonschema.issues import ValidationIssue as ValidationIssue
     from ..features.server_requests.elicitation import ElicitResult as ElicitResult
     from ..features.server_requests.roots import Root as Root
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from .resilience.error_mapping import map_mcp_error as map_mcp_error
     from .resilience.retries import RetryPolicy as RetryPolicy
     from .resilience.retries import is_failure as is_failure
+    from .results.apps import App as App
     from .results.results import CallResult as CallResult
     from .results.results import CompletionResult as CompletionResult
     from .results.results import GetPromptResult as GetPromptResult
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
 
 _HOMES = homes_of(
     {
+        ".base.app_format": "APPS AppCsp ToolUi",
         ".base.jsonschema.issues": "ValidationIssue",
         ".features.server_requests.elicitation": "ElicitResult",
         ".features.server_requests.roots": "Root",
@@ -104,6 +109,7 @@ _HOMES = homes_of(
         "resilience.retries": "RetryPolicy is_failure",
         "results.results": "CallResult CompletionResult GetPromptResult ListedPromptArgument "
         "Prompt ReadResult Resource ResourceTemplate",
+        "results.apps": "App",
         "results.skills": "Skill SkillFile",
         "results.tool_schemas": "ToolSchema",
         "session.handshake": "ServerDescription",

@@ -117,6 +117,7 @@ class BlockingClient:
     list_prompts = _waits(Client.list_prompts)
     read_resource = _waits(Client.read_resource)
     get_prompt = _waits(Client.get_prompt)
+    read_app = _waits(Client.read_app)
     skills = _waits(Client.skills)
     skill = _waits(Client.skill)
     read_skill = _waits(Client.read_skill)

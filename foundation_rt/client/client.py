@@ -74,6 +74,7 @@ from .tools.tool_cache import ToolCache
 from .tools.tool_call import RawRequest, ToolCall, encode_arguments, encode_meta, read_entry
 
 if TYPE_CHECKING:
+    from .results.apps import App
     from .results.skills import Skill
 
 Result = TypeVar("Result")
@@ -401,7 +402,28 @@ class Client:
         complete = partial(self._ask, COMPLETION_COMPLETE, params, members)
         return CompletionResult.read(await self._perform(COMPLETION_COMPLETE, complete, timeout))
 
-    # -- skills
+    # -- apps and skills
+
+    async def read_app(self, app: str | Resource, *, timeout: float | None = None) -> App:
+        """Return the page of an app, and what it asks its host for (CAPP-02, CAPP-03).
+
+        Nothing of it is to be trusted: it is for a frame without an origin.
+
+        Args:
+            app: its URI, as `ToolSchema.ui` has it; or its entry of `list_resources`, which says
+                what the contents leave out.
+            timeout: in s, for the whole request.
+
+        Raises:
+            MCPError: E204: there is none; E209: it is no app, or is larger than 16 MiB; or it
+                cannot be read.
+        """
+        from .results.apps import App
+
+        uri, entry = (app, {}) if isinstance(app, str) else (app.uri, app.wire)
+        listed = entry.get("_meta")
+        read = await self.read_resource(uri, timeout=timeout)
+        return App.read(uri, read.contents, listed if isinstance(listed, Mapping) else {})
 
     async def skills(
         self, *, timeout: float | None = None, meta: Mapping[str, Any] | None = None

@@ -71,6 +71,10 @@ PUBLIC = {
     "SizeTimeout",
     "Skill",
     "SkillFile",
+    "APPS",
+    "App",
+    "AppCsp",
+    "ToolUi",
     "StdioServer",
     "Subscription",
     "ToolCallError",
@@ -81,7 +85,7 @@ PUBLIC = {
     "is_failure",
     "map_mcp_error",
 }
-DATA = {"CATALOGUE", "DOCUMENT_ROUTES"}
+DATA = {"APPS", "CATALOGUE", "DOCUMENT_ROUTES"}
 
 
 @pytest.mark.rule("EMBED-01")

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from foundation_rt import (
     AppCsp,
+    BlobContents,
     Principal,
     RegistrationError,
     ResourceDefinition,
     Server,
+    TextContents,
     ToolContext,
     ToolDefinition,
     ToolUi,
@@ -22,13 +24,12 @@ from foundation_rt import (
 )
 from foundation_rt.base.app_format import MAX_HTML_BYTES, SETTINGS, is_domain, moved
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.client import connect
+from foundation_rt.client import APPS, App, InvalidResponseError, MCPError, connect
 from foundation_rt.protocol.revisions import REVISIONS, STATELESS_REVISIONS
 from foundation_rt.testing import ProtocolError, TestClient
 
 EXTENSION = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
-APPS: dict[str, Any] = {EXTENSION: {"mimeTypes": [MIME_TYPE]}}
 URI = "ui://orders/table"
 PAGE = "<!doctype html><title>Orders</title>"
 STATELESS = STATELESS_REVISIONS[-1]
@@ -315,3 +316,73 @@ def _is_in_csp(text: str) -> bool:
 )
 def test_an_origin_can_end_no_directive(text: str) -> None:
     assert not is_domain(text) or _is_in_csp(text)
+
+
+# -- clients ----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CAPP-01", "CAPP-02", "CAPP-03")
+async def test_client_reads_the_app_of_a_tool() -> None:
+    server = shop()
+    csp = AppCsp(("https://api.example.com",), base_uri_domains=("https://a.example.com",))
+    server.app("ui://map", PAGE, csp=csp, permissions=["camera"], domain="d", prefers_border=True)
+    late = ResourceDefinition(
+        uri="ui://listed",
+        name="listed",
+        mime_type="Text/HTML; profile=mcp-app",
+        meta={"ui": {"prefersBorder": False}},
+    )
+    server.register_resource(late, lambda arguments, context: PAGE.encode())
+    async with connect(server, extensions=APPS) as client:
+        tools = {each.name: each.ui for each in await client.list_tools()}
+        assert tools["health"] == ToolUi() and tools["refund"].visibility == ("app",)
+        assert tools["orders"].resource_uri == URI
+        plain = await client.read_app(URI)
+        assert plain == App(URI, PAGE, AppCsp(), (), None, None)
+        assert await client.read_app("ui://map") == App(
+            "ui://map", PAGE, csp, ("camera",), "d", True
+        )
+        [entry] = [each for each in await client.list_resources() if each.uri == "ui://listed"]
+        assert (await client.read_app(entry)).prefers_border is False
+        assert (await client.read_app(entry.uri)).prefers_border is None
+        with pytest.raises(MCPError) as missing:
+            await client.read_app("ui://nowhere")
+        assert missing.value.code == "E204"
+
+
+@pytest.mark.rule("CAPP-02")
+@pytest.mark.parametrize(
+    ("contents", "problem"),
+    [
+        ([], "0 contents"),
+        ([TextContents(URI, PAGE, MIME_TYPE)] * 2, "2 contents"),
+        ([TextContents(URI, PAGE, "text/html")], "its type is 'text/html'"),
+        ([TextContents(URI, PAGE)], "its type is None"),
+        ([BlobContents(URI, b"\xff<p>", MIME_TYPE)], "not UTF-8"),
+        ([TextContents(URI, "<" * (MAX_HTML_BYTES + 1), MIME_TYPE)], "larger than an app may be"),
+    ],
+)
+def test_client_refuses_what_is_no_app(contents: list[Any], problem: str) -> None:
+    with pytest.raises(InvalidResponseError, match=problem):
+        App.read(URI, tuple(contents), {})
+
+
+@pytest.mark.rule("CAPP-03")
+@given(_JSON, _JSON)
+def test_app_asks_for_what_is_well_formed_alone(ui: Any, listed: Any) -> None:
+    meta = ui if isinstance(ui, dict) else None
+    page = TextContents(URI, PAGE, MIME_TYPE, meta=meta)
+    app = App.read(URI, (page,), listed if isinstance(listed, dict) else {})
+    assert app.html == PAGE
+    assert app.csp == AppCsp() and app.permissions == () and app.domain is None
+
+
+def test_csp_that_asks_for_everything_is_given_nothing() -> None:
+    wide = {
+        "connectDomains": ["*", "https:", "data:", "'self'", "https://*", "https://a b", 5, None],
+        "resourceDomains": "https://a.example.com",
+        "frameDomains": ["https://ok.example.com", "https://x;script-src *"] * 100,
+    }
+    csp = AppCsp.read(wide)
+    assert csp.connect_domains == csp.resource_domains == csp.base_uri_domains == ()
+    assert set(csp.frame_domains) == {"https://ok.example.com"} and len(csp.frame_domains) <= 64

@@ -18,6 +18,7 @@ from .results import text_of
 from .schema_check import SchemaCheck
 
 if TYPE_CHECKING:
+    from ...base.app_format import ToolUi
     from ...base.jsonschema.header_params import HeaderParameter
     from ...base.jsonschema.issues import ValidationIssue
 
@@ -105,6 +106,13 @@ class ToolSchema:
         """Return whether it may be called as a task only, as MCP 2025-11-25 has them (CTOOL-18)."""
         said = self.wire.get("execution")
         return type(said) is dict and said.get("taskSupport") == "required"
+
+    @property
+    def ui(self) -> ToolUi:
+        """The app that shows its results, and who may call it, as the server says (CAPP-01)."""
+        from ...base.app_format import ToolUi
+
+        return ToolUi.read(self.wire.get("_meta"))
 
     @property
     def uncheckable(self) -> str | None:
