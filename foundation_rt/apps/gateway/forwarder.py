@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from ...base.app_format import APPS
+from ...base.app_format import EXTENSION as UI
 from ...base.skill_format import EXTENSION as SKILLS
 from ...base.skill_format import SKILLS_GET
 from ...client import MCPError
@@ -58,7 +60,7 @@ CAPABILITIES: Mapping[str, Any] = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
-    "extensions": {TASKS: {}, SKILLS: {}},
+    "extensions": {TASKS: {}, SKILLS: {}, **APPS},
 }
 """Capabilities that any server may have: clients learn of servers that come later."""
 
@@ -118,6 +120,8 @@ class GatewayForwarder:
         routes = await self.servers.routes_for(context)
         if kind == "tools" and self.is_search:
             return _SEARCH_ENTRIES
+        if kind == "tools" and not context.client.can("extensions", UI):
+            return routes.tools_for_models()  # others would offer them to a model (APP-08)
         return routes.entries(kind)
 
     async def forward(self, request: ForwardedRequest, context: ToolContext) -> Mapping[str, Any]:
@@ -138,9 +142,12 @@ class GatewayForwarder:
         params = self._called(request.params)
         if params["name"] not in routes.tools:
             routes = await self.servers.routes_when_started(params["name"], context)
-        route = routes.tools.get(params["name"])
-        if route is None:
-            raise routes.unknown_tool(params["name"])
+        if params is not request.params:  # a model has called `call_tool`
+            route = routes.tool_for_models(params["name"])
+        elif params["name"] in routes.tools or not context.client.can("extensions", UI):
+            route = routes.tool(params["name"])
+        else:
+            route = routes.tool_of_app(params["name"])
         params = {**params, "name": route.inner}
         if route.arguments is not None:
             given = params.get("arguments") or {}

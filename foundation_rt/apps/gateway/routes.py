@@ -2,7 +2,8 @@
 
 Tools and prompts have a name outside, which `coordinator.names` makes of the server's id and their
 own. URIs stay as they are, since results refer to them; where two servers list one, that of the
-later server in the file is `ID+URI`.
+later server in the file is `ID+URI`, and of an app `ui://ID+REST`: hosts take no other scheme. A
+tool names its app by the URI outside.
 
 A client may read a URI that no list has: from a link in a result, or filled into a template. Then
 the servers that could have it are asked in the order of `resource_routes`.
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote
 
 from attrs import define, evolve, field, frozen
 
+from ...base.app_format import SCHEME, ToolUi, moved
 from ...base.tool_shapes import ShapedArguments
 from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
@@ -27,6 +30,7 @@ from ..coordinator import close_names
 from .definition_lock import Withheld
 
 _MEMBERS = {"resourceTemplates": "templates"}
+_FOR_MODELS = "tools for models"
 _OF_RESOURCES = ("resources", "resourceTemplates")
 
 # The query or the fragment of a URI or template begins here.
@@ -94,6 +98,15 @@ class Routes:
             known = self._entries[kind] = tuple(each.definition for each in found.values())
         return known
 
+    def tools_for_models(self) -> tuple[Definition, ...]:
+        """Return the tools without those that are for apps alone; always the same tuple."""
+        known = self._entries.get(_FOR_MODELS)
+        if known is None:
+            tools = self.entries("tools")
+            known = tuple(each for each in tools if is_for_models(each))
+            self._entries[_FOR_MODELS] = known
+        return known
+
     @classmethod
     def of(
         cls,
@@ -111,10 +124,12 @@ class Routes:
             outside_name: makes the names of tools and prompts; the first of equal names has it.
             shape: shapes tools.
         """
+        resources = _by_uri(listed.get("resources", ()), "uri", servers)
+        listed_at = {(each.server, each.inner): uri for uri, each in resources.items()}
         found = {
-            "tools": _tools(listed.get("tools", ()), outside_name, shape),
+            "tools": _tools(listed.get("tools", ()), outside_name, shape, listed_at),
             "prompts": _named(listed.get("prompts", ()), outside_name),
-            "resources": _by_uri(listed.get("resources", ()), "uri", servers),
+            "resources": resources,
             "resourceTemplates": _by_uri(
                 listed.get("resourceTemplates", ()), "uriTemplate", servers
             ),
@@ -157,8 +172,8 @@ class Routes:
 
     def _likely_routes(self, uri: str) -> list[tuple[str, str]]:
         """Return the servers that may have a URI that no list has (GATE-57)."""
-        server, plus, inner = uri.partition("+")
-        if plus and server in self.servers:
+        server, inner = _split(uri)
+        if server in self.servers:
             return [(server, inner)]
         own = (each for each in self._files if _files_of(each.definition["uri"]) == each.inner)
         templates = (*self.templates.values(), *own)  # others are `ID+URI`, for their files too
@@ -208,6 +223,37 @@ class Routes:
         if not found:
             raise ToolError(ErrorCode.NOT_FOUND, f"No server has the resource {uri!r}.")
         return found[0]
+
+    def tool(self, name: str) -> RoutedEntry:
+        """Return a tool; raise `ToolError` if there is none, or it is withheld."""
+        route = self.tools.get(name)
+        if route is None:
+            raise self.unknown_tool(name)
+        return route
+
+    def tool_of_app(self, name: str) -> RoutedEntry:
+        """Return a tool by the name that the pages of its server know (GATE-67).
+
+        Raises:
+            ToolError: no server with apps has it, or several have.
+        """
+        uis = [(each, ToolUi.read(each.definition.get("_meta"))) for each in self.tools.values()]
+        with_apps = {each.server for each, ui in uis if ui.resource_uri is not None}
+        found = [
+            each
+            for each, ui in uis
+            if each.inner == name and ui.for_app and each.server in with_apps
+        ]
+        if len(found) != 1:
+            raise self.unknown_tool(name)
+        return found[0]
+
+    def tool_for_models(self, name: str) -> RoutedEntry:
+        """Return a tool that a model may call; raise `ToolError` if there is none (GATE-66)."""
+        route = self.tool(name)
+        if not is_for_models(route.definition):
+            raise ToolError(ErrorCode.NOT_FOUND, f"The tool {name!r} is for apps alone.")
+        return route
 
     def unknown_tool(self, name: str) -> ToolError:
         """Return the error for a tool that no server has (GATE-18), or that is withheld (GATE-53).
@@ -275,15 +321,36 @@ def withheld_error(withheld: Withheld) -> ToolError:
     )
 
 
-def _tools(listed: Listed, outside_name: OutsideName, shape: Shape) -> dict[str, RoutedEntry]:
+def is_for_models(tool: Definition) -> bool:
+    """Return whether a tool may be offered to a model (GATE-66)."""
+    return ToolUi.read(tool.get("_meta")).for_model
+
+
+def _tools(
+    listed: Listed,
+    outside_name: OutsideName,
+    shape: Shape,
+    listed_at: Mapping[tuple[str, str], str],
+) -> dict[str, RoutedEntry]:
+    """Return the tools; each names its app by the URI that it has outside (GATE-65).
+
+    A server need not list its apps: such a one is asked for at this server alone.
+    """
     routes: dict[str, RoutedEntry] = {}
+
+    def app_outside(server: str, uri: str) -> str:
+        return listed_at.get((server, uri)) or _with_id(server, uri)
+
     for server, definition, withheld in listed:
         inner = definition.get("name")
         shaped = shape(server, definition) if isinstance(inner, str) else None
         if isinstance(inner, str) and shaped is not None:
             shown, arguments = shaped
             outside = outside_name(server, shown["name"])
-            route = RoutedEntry(server, inner, {**shown, "name": outside}, withheld, arguments)
+            shown = {**shown, "name": outside}
+            if isinstance(meta := shown.get("_meta"), Mapping):
+                shown["_meta"] = moved(meta, partial(app_outside, server))
+            route = RoutedEntry(server, inner, shown, withheld, arguments)
             routes.setdefault(outside, route)
     return routes
 
@@ -313,7 +380,7 @@ def _by_uri(listed: Listed, member: str, servers: Collection[str]) -> dict[str, 
             routes[inner] = RoutedEntry(server, inner, definition, withheld)
             continue
         if holder is None or holder.server != server:
-            outside = f"{server}+{inner}"
+            outside = _with_id(server, inner)
             shown = {**definition, member: outside}
             routes.setdefault(outside, RoutedEntry(server, inner, shown, withheld))
     return routes
@@ -343,7 +410,9 @@ def skill_outside(route: RoutedEntry, entry: Definition) -> Definition:
     files = entry.get("resources")
     if isinstance(files, list):
         files = [
-            {**each, "uri": f"{route.server}+{each.get('uri')}"} if isinstance(each, dict) else each
+            {**each, "uri": _with_id(route.server, str(each.get("uri")))}
+            if isinstance(each, dict)
+            else each
             for each in files
         ]
     return {**entry, "uri": route.definition["uri"], "resources": files}
@@ -351,8 +420,25 @@ def skill_outside(route: RoutedEntry, entry: Definition) -> Definition:
 
 def _begins_with_id(uri: str, servers: Collection[str]) -> bool:
     """Return whether a URI has the form `ID+URI`."""
-    prefix, plus, _ = uri.partition("+")
-    return bool(plus) and prefix in servers
+    return _split(uri)[0] in servers
+
+
+def names_server(name: str, server: str, *, is_uri: bool) -> bool:
+    """Return whether a name or a URI outside has the id of a server."""
+    return _split(name)[0] == server if is_uri else name.startswith(f"{server}__")
+
+
+def _with_id(server: str, uri: str) -> str:
+    """Return the URI outside that names its server."""
+    scheme = SCHEME if uri.startswith(SCHEME) else ""
+    return f"{scheme}{server}+{uri.removeprefix(scheme)}"
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Return what may be the id of a server in a URI, and the URI there; without one, "" ."""
+    scheme = SCHEME if uri.startswith(SCHEME) else ""
+    server, plus, rest = uri.removeprefix(scheme).partition("+")
+    return (server, f"{scheme}{rest}") if plus else ("", uri)
 
 
 def _scheme(uri: str) -> str:

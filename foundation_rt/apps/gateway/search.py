@@ -8,6 +8,7 @@ from attrs import evolve
 
 from ...features.tool_search.definitions import DEFAULT_RESULTS, DESCRIBE_TOOL, SEARCH_TOOLS
 from ...features.tool_search.ranking import SearchableTool, search
+from .routes import is_for_models
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
@@ -28,7 +29,9 @@ def register_search(server: Server, servers: ServerRoutes) -> None:
     async def search_tools(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         routes = (await servers.routes_for(context)).tools
         tools = [
-            SearchableTool(name, each.server, each.definition) for name, each in routes.items()
+            SearchableTool(name, each.server, each.definition)
+            for name, each in routes.items()
+            if is_for_models(each.definition)
         ]
         found = search(tools, arguments["query"], arguments.get("server"))
         limit = arguments.get("limit", DEFAULT_RESULTS)
@@ -36,10 +39,7 @@ def register_search(server: Server, servers: ServerRoutes) -> None:
 
     async def describe_tool(arguments: dict[str, Any], context: ToolContext) -> Definition:
         routes = await servers.routes_for(context)
-        route = routes.tools.get(arguments["name"])
-        if route is None:
-            raise routes.unknown_tool(arguments["name"])
-        return route.definition
+        return routes.tool_for_models(arguments["name"]).definition
 
     server.register(_SEARCH_TOOLS, search_tools)
     server.register(DESCRIBE_TOOL, describe_tool)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.abort import call_in_loop
+from ...base.app_format import APPS
 from ...client import MCPError, ServerRequestRefused
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
 from ...protocol.methods import NOTIFICATIONS_ELICITATION_COMPLETE, NOTIFICATIONS_TASKS
@@ -35,7 +36,7 @@ from .definition_lock import KINDS as LOCKED
 from .definition_lock import DefinitionLock, LockFileError, Withheld, read_lock, write_lock
 from .failures import failure
 from .per_client_lists import PerClientLists, ServerLists
-from .routes import Definition, Routes
+from .routes import Definition, Routes, names_server
 from .settings import NEVER, GatewaySettings
 from .shaped_tools import ShapedTools
 from .source import client_headers, marked_plans
@@ -152,6 +153,7 @@ class ServerRoutes:
             connections={
                 "name": config.server.name,
                 "log_level": "debug",  # each client of the gateway has a level of its own
+                "extensions": APPS,
                 **self.handlers,
             },
             **self.circuits,
@@ -242,7 +244,7 @@ class ServerRoutes:
             for server_id, status in self.coordinator.states.items()
             if status.state is ServerState.STARTING
         ]
-        named = [each for each in starting if name.startswith(f"{each}{'+' if is_uri else '__'}")]
+        named = [each for each in starting if names_server(name, each, is_uri=is_uri)]
         if starting and not named and not is_uri and self.settings.prefix == NEVER:
             servers = ", ".join(map(repr, starting))
             raise ToolError(
