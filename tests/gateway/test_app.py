@@ -20,6 +20,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
     )
     shared = (
         "base.abort",
+        "base.app_format",
         "base.files",
         "base.skill_format",
         "base.tool_shapes",
