@@ -19,6 +19,7 @@ from foundation_rt import (
     TextContents,
     ToolContext,
     ToolDefinition,
+    ToolError,
     ToolUi,
     UsageError,
 )
@@ -35,9 +36,10 @@ PAGE = "<!doctype html><title>Orders</title>"
 STATELESS = STATELESS_REVISIONS[-1]
 
 
-def shop(page_size: int = 100) -> Server:
+def shop(page_size: int = 100, expose: str = "all") -> Server:
     """Return a server with an app, a tool that names it, and one for it alone."""
-    server = Server("shop", config={"server": {"page_size": page_size}})
+    config = {"server": {"page_size": page_size}, "tools": {"expose": expose}}
+    server = Server("shop", config=config)
     server.app(URI, PAGE)
 
     @server.tool(ui=URI)
@@ -275,6 +277,24 @@ async def test_apps_of_a_mounted_server_are_named_by_its_tools() -> None:
             assert (page["uri"], page["text"]) == (uri, PAGE)
         assert client.server is not None
         assert {*client.server.capabilities["extensions"]} == {EXTENSION, "acme.example/own"}
+
+
+@pytest.mark.rule("APP-08")
+async def test_search_of_a_server_finds_no_tool_for_apps_alone() -> None:
+    async with TestClient(shop(expose="search"), extensions=APPS) as client:
+        listed = (await client.request("tools/list"))["tools"]
+        names = [each["name"] for each in listed]
+        assert names == ["call_tool", "describe_tool", "search_tools"]
+        assert "refund" not in str(await client.call("search_tools", query=""))
+        for tool, params in (
+            ("describe_tool", {"name": "refund"}),
+            ("call_tool", {"name": "refund", "arguments": {}}),
+        ):
+            with pytest.raises(ToolError, match="There is no tool 'refund'"):
+                await client.call_tool(tool, params)
+        orders = {"name": "orders", "arguments": {}}
+        assert await client.call_tool("call_tool", orders) == "one order"
+        assert await client.call("refund") == "refunded"  # by the app
 
 
 # -- what others write ------------------------------------------------------------------------

@@ -45,7 +45,6 @@ class Apps(RuntimeFeature):
     def __init__(self, resources: Resources) -> None:
         self.resources: ResourceRegistry = resources.registry
         self._is_started = False
-        self.requests = {TOOLS_LIST: _list_tools}
 
     def advertise(self, capabilities: dict[str, Any]) -> None:
         """Add the extension to the capabilities of the server (APP-03)."""
@@ -53,10 +52,12 @@ class Apps(RuntimeFeature):
         capabilities["extensions"] = declared
 
     def join(self, engine: Engine) -> None:
-        """Raise `RegistrationError` if a tool names an app that is not there (APP-06)."""
+        """Answer lists of tools; raise `RegistrationError` if one names no app (APP-06)."""
         for tool in engine.dispatcher.calls.registry.all_registered():
             self._require(tool.registered_name, ToolUi.read(tool.definition.meta))
         self._is_started = True
+        if engine.config.tools.expose == "all":  # else the list is that of the search
+            engine.dispatcher.methods[TOOLS_LIST] = _list_tools
 
     def meta_of(
         self, function: Callable[..., Any], options: Mapping[str, Any], ui: object

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
+from ...base.app_format import ToolUi
 from ...base.cursors import page_of
 from ...base.exact_json import dumps
 from ...errors import UsageError
@@ -99,15 +100,24 @@ class ToolSearch(RuntimeFeature):
         is_call = request.method == TOOLS_CALL and type(params) is dict
         if is_call and params.get("name") == CALL_TOOL["name"]:
             given = params.get("arguments")
-            if type(given) is dict and type(given.get("name")) is str:
+            name = given.get("name") if type(given) is dict else None
+            if type(name) is str and not self._is_for_apps(name):
                 request.params = read_call(params)
         return decide()
 
     def find(self, call: Invocation, params: dict[str, Any]) -> bool:
         """Refuse a call of `call_tool` that names no tool, or itself."""
         if call.name == CALL_TOOL["name"]:
+            name = read_call(params)["name"]
+            if self._is_for_apps(name):
+                raise no_such_tool(name)
             read_call({**params, "arguments": {}})
         return False
+
+    def _is_for_apps(self, name: str) -> bool:
+        """Return whether there is a tool of this name that no model may call (APP-08)."""
+        tool = self._registry.get(name)
+        return tool is not None and not _is_for_models(tool)
 
     # -- the list ------------------------------------------------------------------------------
 
@@ -136,7 +146,8 @@ class ToolSearch(RuntimeFeature):
 
     def _seen_by(self, principal: Principal | None) -> Iterator[RegisteredTool]:
         """Return the tools that a principal may use and sees (AUTH-26, VIS-02)."""
-        return (each for each in self._registry.entries() if _sees(principal, each))
+        seen = (each for each in self._registry.entries() if _sees(principal, each))
+        return filter(_is_for_models, seen)
 
     # -- the tools -----------------------------------------------------------------------------
 
@@ -155,9 +166,14 @@ class ToolSearch(RuntimeFeature):
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         tool = self._registry.get(arguments["name"])
-        if tool is None or not _sees(context.principal, tool):
+        if tool is None or not (_sees(context.principal, tool) and _is_for_models(tool)):
             raise no_such_tool(arguments["name"])
         return tool.wire(context.client.revision)
+
+
+def _is_for_models(tool: RegisteredTool) -> bool:
+    """Return whether a model may call a tool: not one for apps alone (APP-08)."""
+    return ToolUi.read(tool.definition.meta).for_model
 
 
 def _sees(principal: Principal | None, tool: RegisteredTool) -> bool:
