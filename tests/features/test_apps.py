@@ -279,7 +279,7 @@ async def test_apps_of_a_mounted_server_are_named_by_its_tools() -> None:
         assert {*client.server.capabilities["extensions"]} == {EXTENSION, "acme.example/own"}
 
 
-@pytest.mark.rule("APP-08")
+@pytest.mark.rule("APP-10")
 async def test_search_of_a_server_finds_no_tool_for_apps_alone() -> None:
     async with TestClient(shop(expose="search"), extensions=APPS) as client:
         listed = (await client.request("tools/list"))["tools"]

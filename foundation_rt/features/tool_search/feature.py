@@ -115,7 +115,7 @@ class ToolSearch(RuntimeFeature):
         return False
 
     def _is_for_apps(self, name: str) -> bool:
-        """Return whether there is a tool of this name that no model may call (APP-08)."""
+        """Return whether there is a tool of this name that no model may call (APP-10)."""
         tool = self._registry.get(name)
         return tool is not None and not _is_for_models(tool)
 
@@ -172,7 +172,7 @@ class ToolSearch(RuntimeFeature):
 
 
 def _is_for_models(tool: RegisteredTool) -> bool:
-    """Return whether a model may call a tool: not one for apps alone (APP-08)."""
+    """Return whether a model may call a tool: not one for apps alone (APP-10)."""
     return ToolUi.read(tool.definition.meta).for_model
 
 
