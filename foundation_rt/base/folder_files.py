@@ -62,10 +62,10 @@ def entries_of(folder: Path) -> list[os.DirEntry[str]]:
                 if not each.name.startswith(".") and each.name not in _LEFT_OUT
             ]
     except OSError as error:
-        raise FolderError(f"{folder} cannot be read: {error.strerror or error}") from None
+        raise FolderError(f"{str(folder)!r} cannot be read: {error.strerror or error}") from None
     for each in entries:
         if os.path.realpath(each.path) != each.path:  # a junction of Windows is no symbolic link
-            raise FolderError(f"{each.path} is a link: put the file itself there")
+            raise FolderError(f"{each.path!r} is a link: put the file itself there")
     return entries
 
 
@@ -85,10 +85,10 @@ def read_below(root: Path, path: Path, left: int, limit: int) -> bytes:
     try:
         with os.fdopen(open_below(root, path), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FolderError(f"{name} is no file that can be read")
+                raise FolderError(f"{name!r} is no file that can be read")
             content = file.read(left + 1)
     except OSError as error:
-        raise FolderError(f"{name} cannot be read: {error.strerror or error}") from None
+        raise FolderError(f"{name!r} cannot be read: {error.strerror or error}") from None
     if len(content) > left:
         raise FolderError(f"its files have more than {limit >> 20} MiB together")
     return content

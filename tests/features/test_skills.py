@@ -122,7 +122,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_read_leads_nowhere(
 
     opened = module.open_below
     monkeypatch.setattr(module, "open_below", swapping)
-    with pytest.raises(RegistrationError, match=r"inner/a\.txt cannot be read"):
+    with pytest.raises(RegistrationError, match=r"inner/a\.txt' cannot be read"):
         Server("skills").skill(folder)
 
 

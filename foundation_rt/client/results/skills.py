@@ -84,7 +84,7 @@ class Skill:
                 raise ValueError(f"its name is {front_matter['name']!r}, other than in its URI")
             files = _read_files(wire.get("resources"), uri, root)
         except ValueError as error:
-            raise InvalidResponseError(f"the skill {uri:.200} cannot be used: {error}") from None
+            raise InvalidResponseError(f"the skill {uri!r:.200} cannot be used: {error}") from None
         return cls(
             uri, front_matter["name"], front_matter["description"], files, front_matter, wire
         )
@@ -115,10 +115,7 @@ class Skill:
         if len(contents) != 1:
             raise _mismatch(file.uri, f"it came in {len(contents)} parts")
         [only] = contents
-        try:
-            content = only.text.encode() if isinstance(only, TextContents) else only.blob
-        except UnicodeEncodeError:
-            raise _mismatch(file.uri, "it is no text in UTF-8") from None
+        content = only.text.encode() if isinstance(only, TextContents) else only.blob
         if len(content) != file.size:
             raise _mismatch(file.uri, f"it has {len(content)} bytes instead of {file.size}")
         if digest_of(content) != file.digest:

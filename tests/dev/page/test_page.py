@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.dev.page.conftest import PROGRAM, write_program
+from tests.dev.page.program import HOSTILE
 from tests.support.chromium import shot, watched_page
 from tests.support.dev_front import DevFront, dev_front
 from tests.support.http_server import free_port
@@ -399,6 +400,41 @@ def test_skill_is_shown_with_its_front_matter_and_its_files(page: Page, opened: 
     for card in details.get_by_role("article").all():
         expect(card).to_contain_text("Size and digest are those of the entry.")
     expect(details.locator("img, script")).to_have_count(0)
+
+
+@pytest.mark.rule("DEV-92", "DEV-82", "DEV-77")
+def test_skills_of_any_form_leave_their_neighbours(page: Page) -> None:
+    digest = f"sha256:{'0' * 64}"
+    skills = [
+        {"uri": "a"},
+        {"uri": "b", "frontmatter": "text", "resources": 5},
+        {"uri": "c", "frontmatter": {"name": {"a": 1}, "description": 5}, "resources": [None, 5]},
+        {
+            "uri": "d",
+            "frontmatter": {"name": HOSTILE, "description": HOSTILE},
+            "resources": "dynamic",
+        },
+        {"uri": "e/SKILL.md", "resources": [{"uri": "e/%ff", "digest": digest, "size": HOSTILE}]},
+        {"uri": 5},
+        {"uri": "f/SKILL.md", "frontmatter": {"name": "last"}, "resources": []},
+    ]
+    shown = page.evaluate(
+        """async (skills) => {
+          const { SkillsView } = await import("/page/skills_view.js");
+          const view = new SkillsView({ client: { list: async () => skills } });
+          await view.reload();
+          return view.split.items.map(({ key }) => {
+            view.open(key);
+            const { textContent } = view.node.querySelector(".detail-body");
+            return [textContent, view.node.querySelectorAll("img, script").length];
+          });
+        }""",
+        skills,
+    )
+    assert [each[1] for each in shown] == [0] * 6
+    assert "no digests" in shown[3][0]
+    assert digest in shown[4][0]
+    assert "last" in shown[5][0]
 
 
 @pytest.mark.rule("DEV-92", "DEV-11", "DEV-69")

@@ -197,7 +197,7 @@ async def test_equal_names_are_told_apart(tmp_path: Path) -> None:
     ]
     assert [each[-len(uris[1]) :].split("\n")[-1] for each in ended[:3]] == ["One.", "2", uris[1]]
     assert [each["code"] for each in ended[3:]] == ["NOT_FOUND"] * 2
-    assert "did you mean" in ended[3]["message"]
+    assert ended[3]["message"] == "there is no skill 'pdf'; there is one:pdf, two:pdf"
 
 
 @pytest.mark.rule("TURN-92")

@@ -232,8 +232,8 @@ class OfferedSkills:
             raise SkillError("INVALID_ARGUMENT", "skill must be a string")
         if wanted not in offered:
             near = [each for each in offered if each.endswith(f":{wanted}")][:_NEAR]
-            names = ", ".join(near or close_names(wanted, offered))
-            hint = f"; did you mean {names}?" if names else ""
+            names = ", ".join(near or close_names(wanted, offered) or [*offered][:_NEAR])
+            hint = f"; there is {names}" if names else ""
             raise SkillError("NOT_FOUND", f"there is no skill {wanted[:100]!r}{hint}")
         return offered[wanted]
 
