@@ -8,14 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import MissingExtraError
 from .shell_words import quote
-
-
-def require(what: str, extra: str, *modules: str) -> None:
-    """Raise `MissingExtraError` unless the modules that `what` needs are installed."""
-    if not all(map(find_spec, modules)):
-        raise MissingExtraError(what, extra)
 
 
 def install_command(extra: str) -> str:

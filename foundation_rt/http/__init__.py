@@ -2,7 +2,7 @@
 
 import sys
 
-from ..base.installing import require
+from ..base.extras import require
 
 _ON_POSIX = () if sys.platform == "win32" else ("uvloop",)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ..base.installing import require
+from ..base.extras import require
 from ..errors import JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import RequestId, encode
 

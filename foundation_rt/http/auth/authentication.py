@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from ...base.installing import require
+from ...base.extras import require
 from ...errors import UsageError
 from ...protocol.principal import ALL_SCOPES, Principal
 from ..asgi import HttpRefusal

@@ -6,6 +6,6 @@
 (spec/authorization-server.md). The flows are ours; joserfc signs, the client's HTTP carries.
 """
 
-from ...base.installing import require
+from ...base.extras import require
 
 require("authorization.url", "http-full", "cryptography", "joserfc")

@@ -29,7 +29,7 @@ from types import FrameType
 from attrs import define, field, frozen
 
 from ...base.backoff import exponential_delay
-from ...base.installing import require
+from ...base.extras import require
 from ...errors import UsageError
 from ...kernel.engine.shutdown import exit_code, handling_signals
 
