@@ -121,7 +121,8 @@ class Host:
         """Make a host; nothing is started.
 
         Args:
-            coordinator: of the servers; its `connections` have `connection_options`.
+            coordinator: of the servers; its `connections` have `connection_options`, and its
+                `lists` have `skills` where the model may read them.
             llm: the model.
             store: of the chats: `memory`, `sqlite:FILE`, `postgresql://...`, or an object.
             server: with the section `host`, not started yet; by default that of `make_server`.

@@ -346,8 +346,9 @@ async def test_server_that_does_not_answer_costs_that_skill_alone(
     errors = {each["data"].get("error", {}).get("code") for each in heard.outcomes()}
     assert errors == {"E202", None}
     write_state(file, skills=[entry], texts={}, hang=["skills/list"])
-    model = reads("one:pdf")
-    servers = {"bad": {**server, "connectTimeoutMs": 500}, "one": skilled(tmp_path, "pdf")}
-    async with chat(model, servers) as orchestrator:
-        await say(orchestrator, act=approving(orchestrator))
-    assert listed(model.asked[0]) == ['- "one:pdf": "For forms"']
+    plans = partial(
+        plans_of, {"bad": {**server, "connectTimeoutMs": 500}, "one": skilled(tmp_path, "pdf")}
+    )
+    async with Coordinator.from_plans(plans, lists=("tools", "skills")) as coordinator:
+        assert [each.state for each in coordinator.states.values()] == ["ready", "ready"]
+        assert [*OfferedSkills(coordinator).all()] == ["one:pdf"]

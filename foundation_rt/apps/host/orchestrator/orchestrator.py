@@ -50,7 +50,8 @@ class ConversationOrchestrator:
 
         Args:
             llm: the model, initialized before the first turn.
-            coordinator: has the tools; started. Its `connections` have `connection_options`.
+            coordinator: has the tools, and the skills if its `lists` have them; started. Its
+                `connections` have `connection_options`.
             histories: of the sessions.
             settings: of turns.
             metrics: count turns; None: nothing is counted.
