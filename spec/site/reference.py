@@ -23,7 +23,7 @@ GROUPS = {
     ),
     "Handlers": ("features.context", "features.session_log", "base.abort", "features.signatures"),
     "Definitions and results": (
-        *("kernel.registry", "protocol", "base.app_format"),
+        *("kernel.registry", "protocol", "base.app_format", "base.tool_shapes"),
         *("features.prompts", "features.resources", "features.completions"),
     ),
     "Asking the client": ("features.server_requests",),

@@ -25,8 +25,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <table><thead><tr></tr></thead><tbody></tbody></table>
 <p role="status">Loading</p>
 <script>
-  const status = document.querySelector("p");
-  const waiting = [];
+  const status = document.querySelector("p"), waiting = [];
   let orders = [], key = "id", sign = 1;
 
   const send = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
@@ -36,7 +35,8 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
   const button = (textContent, onclick) =>
     Object.assign(document.createElement("button"), { type: "button", textContent, onclick });
 
-  for (const [name, text] of [["id", "Order"], ["customer", "Customer"], ["cents", "Total"]]) {
+  const heads = { id: "Order", customer: "Customer", cents: "Total", refunded: "State" };
+  for (const [name, text] of Object.entries(heads)) {
     const head = document.createElement("th");
     head.append(button(text, () => { sign = key === name ? -sign : 1; key = name; draw(); }));
     document.querySelector("thead tr").append(head);
