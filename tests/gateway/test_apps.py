@@ -56,6 +56,19 @@ async def test_apps_of_all_servers_go_through(tmp_path: Path) -> None:
             assert (await client.request("tools/call", by_page))["isError"]
 
 
+@pytest.mark.rule("GATE-67")
+async def test_call_of_a_page_goes_to_no_other_server_while_one_is_gone(tmp_path: Path) -> None:
+    file = Path(write_servers(tmp_path, "evil", "gone"))
+    content = orjson.loads(file.read_bytes())
+    content["mcpServers"]["gone"]["args"] = ["-c", "raise SystemExit(1)"]
+    file.write_bytes(orjson.dumps(content))
+    with serve_gateway(str(file)) as gateway:
+        async with connect(gateway.url, extensions=APPS) as client:
+            by_page = {"name": "refund_order", "arguments": {"order_id": 1}}
+            refused = await client.request("tools/call", by_page)
+            assert refused["isError"] and "There is no tool" in str(refused)
+
+
 @pytest.mark.rule("GATE-66")
 async def test_search_does_not_find_tools_for_apps_alone(tmp_path: Path) -> None:
     file = write_servers(tmp_path, "one")

@@ -144,10 +144,14 @@ class GatewayForwarder:
             routes = await self.servers.routes_when_started(params["name"], context)
         if params is not request.params:  # a model has called `call_tool`
             route = routes.tool_for_models(params["name"])
-        elif params["name"] in routes.tools or not context.client.can("extensions", UI):
-            route = routes.tool(params["name"])
-        else:
+        elif (
+            params["name"] not in routes.tools
+            and context.client.can("extensions", UI)
+            and self.servers.are_all_ready()  # else the tool may be that of one that is gone
+        ):
             route = routes.tool_of_app(params["name"])
+        else:
+            route = routes.tool(params["name"])
         params = {**params, "name": route.inner}
         if route.arguments is not None:
             given = params.get("arguments") or {}

@@ -265,6 +265,11 @@ class ServerRoutes:
             self._read_lists()
         return await self.routes_for(context)
 
+    def are_all_ready(self) -> bool:
+        """Return whether the tools of every server are known now."""
+        states = self.coordinator.states.values()
+        return all(each.state is ServerState.READY for each in states)
+
     def own_routes(self) -> list[Routes]:
         """Return the routes of single values of headers that were used lately."""
         return self._client_lists.known_routes()
