@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -9,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.host.page import app_server
-from tests.support.chromium import shot
+from tests.support.chromium import shot, watched_page
 from tests.support.dev_front import DevFront, dev_front
+from tests.support.process import command
 
 Opened = Callable[[str], Locator]
 
@@ -60,3 +62,26 @@ def test_app_that_cannot_be_shown_says_why(page: Page, opened: Opened) -> None:
     details.get_by_role("button", name="Run", exact=True).click()
     expect(details.get_by_text("The app is not shown.")).to_contain_text("profile=mcp-app")
     expect(details.get_by_role("article")).to_contain_text("wrong {}")
+
+
+@pytest.mark.rule("DEV-94", "HAPP-20")
+@pytest.mark.parametrize("many", [False, True])
+def test_app_calls_the_tools_of_its_own_program(
+    browser: Browser, tmp_path: Path, many: bool
+) -> None:
+    example = "foundation_rt.examples.orders:server"
+    program, *words = command("serve", example)
+    entry = {"command": program, "args": words}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": entry, "b": entry}}))
+    with dev_front(tmp_path, "mcp.json" if many else example) as front:
+        front.wait_for_state("running")
+        name = "b__list_orders" if many else "list_orders"
+        with watched_page(browser, front.page_url) as watched:
+            page = watched.page
+            page.locator(".entries a").filter(has_text=name).first.click()
+            page.get_by_role("button", name="Run", exact=True).click()
+            app = page.frame_locator("iframe")
+            app.get_by_role("button", name="Refund").first.click()
+            page.get_by_role("button", name="Allow once").click()
+            expect(app.locator("tr", has_text="Ada")).to_contain_text("refunded")
+            shot(page, f"dev-orders-{many}")

