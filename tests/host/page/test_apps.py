@@ -281,6 +281,30 @@ def test_tool_that_was_denied_is_not_asked_for_again(watched: WatchedPage) -> No
     expect(page.get_by_role("button", name="Deny")).to_have_count(0)
 
 
+@pytest.mark.rule("HAPP-37")
+def test_click_for_an_app_decides_nothing(watched: WatchedPage) -> None:
+    page = watched.page
+    frame = app_of(page)
+    page.evaluate(
+        """() => {
+          const asks = document.querySelector(".ui-app-asks");
+          new MutationObserver(() => (window.inertAtFirst ??= asks.firstElementChild.inert))
+            .observe(asks, { childList: true }); }"""
+    )
+    page.frame_locator("iframe").get_by_role("button", name="Refund 3").click()
+    approval = page.get_by_role("group", name=re.compile("The app of orders asks."))
+    approval.wait_for()
+    assert page.evaluate("inertAtFirst") is True
+    low = "() => post({ method: 'ui/notifications/size-changed', params: { height: 9 } })"
+    frame.evaluate(low)
+    frame.evaluate("() => ask('ping', {})")
+    expect(page.locator("iframe")).not_to_have_attribute("style", "height: 40px;")
+    approval.get_by_role("button", name="Deny").click()
+    expect(page.frame_locator("iframe").locator("#said")).to_contain_text("refused")
+    frame.evaluate(low)
+    expect(page.locator("iframe")).to_have_attribute("style", "height: 40px;")
+
+
 @pytest.mark.rule("HAPP-20", "HAPP-22", "HAPP-33", "HAPP-34")
 def test_what_an_app_may_not_ask_for_is_refused_with_the_reason(watched: WatchedPage) -> None:
     frame = app_of(watched.page)

@@ -19,6 +19,9 @@ const MOST_ORIGINS = 32;
 const LOWEST = 40;
 const HIGHEST = 800;
 const TEARDOWN_MS = 300;
+// A click that was meant for an app decides nothing that has come under it.
+const GUARD_MS = 700;
+const FIT_MS = 250;
 // Frames that run at once on a page; beyond, that which began first is put away.
 const MOST_RUNNING = 6;
 const running = new Set();
@@ -253,7 +256,15 @@ export class AppView {
 
   #resize({ height }) {
     if (typeof height !== "number" || !(height >= 0)) return;
-    this.frame.style.height = `${Math.min(HIGHEST, Math.max(LOWEST, Math.ceil(height)))}px`;
+    this.height = Math.min(HIGHEST, Math.max(LOWEST, Math.ceil(height)));
+    this.#fit(this.frame);
+  }
+
+  /** Give a frame its height; nothing moves while people are asked. */
+  #fit(frame) {
+    clearTimeout(this.fitting);
+    if (document.querySelector(".approval, .ui-app-ask") === null) frame.style.height = `${this.height}px`;
+    else if (frame.isConnected) this.fitting = setTimeout(() => this.#fit(frame), FIT_MS);
   }
 
   /** Show one question after the other; each resolves with what a person has decided. */
@@ -275,9 +286,15 @@ export class AppView {
   #showAsk() {
     const [first] = this.#asks;
     const hadFocus = this.asks.contains(document.activeElement);
-    fill(this.asks, first?.make());
+    const node = first?.make();
+    fill(this.asks, node);
     this.alert.textContent = first?.label ?? "";
-    if (hadFocus) (this.asks.querySelector("[role=group]") ?? document.getElementById("say"))?.focus();
+    if (node === undefined) return void (hadFocus && document.getElementById("say")?.focus());
+    node.inert = true;
+    setTimeout(() => {
+      node.inert = false;
+      if (hadFocus) node.focus();
+    }, GUARD_MS);
   }
 
   async #openLink(url) {
