@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...base.app_format import EXTENSION, SETTINGS, ToolUi
+from ...base.app_format import ToolUi
 
 if TYPE_CHECKING:
     from ..coordinator import Coordinator, ToolRegistryEntry
-
-SUPPORT: Mapping[str, Mapping[str, Any]] = {EXTENSION: SETTINGS}
-"""The extension, as a client that shows apps declares it."""
 
 
 def ui_of(entry: ToolRegistryEntry) -> ToolUi:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 from attrs.validators import ge, optional
 
-from ..tool_apps import SUPPORT
+from ....base.app_format import APPS
 
 if TYPE_CHECKING:
     from ....client import ConnectOptions
@@ -96,6 +96,6 @@ def connection_options(
         "elicitation": _decline,
         "elicitation_url": _decline,
         "handler_timeout": approval_timeout_ms / 1000 + _GRACE,
-        "extensions": SUPPORT,
+        "extensions": APPS,
     }
     return {**options, "roots": roots} if roots else options
