@@ -23,6 +23,7 @@ from tests.support.server_fixture import HANDSHAKE
 from tests.support.services import need_redis, unique_name
 
 APP = """
+import asyncio
 import os
 from foundation_rt import Server, ToolContext
 
@@ -32,6 +33,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 @server.tool
 async def pid() -> int:
+    await asyncio.sleep(0)  # a task: what was read before it has gone on when it is answered
     return os.getpid()
 
 
