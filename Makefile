@@ -8,6 +8,8 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 INSTALLED := $(VENV)/.installed
 # The runtime alone, and what its tour shows things with.
 DEMO_INSTALLED := $(VENV)/.demo-installed
+# 150 MB, which nothing but `make fuzz` needs.
+FUZZER := atheris==3.0.0
 # Tests often wait for a process: one more runs than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
@@ -110,9 +112,12 @@ simulate: $(INSTALLED)
 soak: $(INSTALLED)
 	$(BIN)/python -m tests.soak $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
-# INPUTS=n [SEED=m]: so many hostile texts and results, shown in a browser by the modules of the pages.
+# INPUTS=n [SEED=m] [ONLY=names]: so many hostile inputs for each reader of bytes, guided by coverage; what reaches
+# new lines, or fails, is kept in tests/corpus. And hostile texts for the modules of the pages, in a browser.
 fuzz: $(INSTALLED)
-	$(BIN)/python -m tests.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1)
+	@$(UV) $(FUZZER)
+	$(BIN)/python -m tests.fuzz $(ONLY) --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1)
+	$(if $(ONLY),,$(BIN)/python -m tests.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
