@@ -32,6 +32,9 @@ _BESIDE_ARGUMENTS: Final = frozenset(
 )
 """The keywords at the root of a schema that name no argument, or are rewritten."""
 
+_DEFINITIONS: Final = ("#/$defs/", "#/definitions/")
+"""The beginnings of references that do not lead to the arguments."""
+
 _HEADER: Final = "header:"
 
 
@@ -129,7 +132,7 @@ class ToolShape:
         if others := schema.keys() - _BESIDE_ARGUMENTS:
             listed = ", ".join(sorted(others))
             raise self.refusal(f"its schema may name arguments in {listed}: write a tool around it")
-        if any(each.startswith("#/properties") for each in _references(schema)):
+        if not all(each.startswith(_DEFINITIONS) for each in _references(schema)):
             raise self.refusal("its schema refers to its own arguments: write a tool around it")
         constants = {
             name: each.source(None)

@@ -268,7 +268,7 @@ def test_what_does_not_fit_is_named(tools: Any, said: str) -> None:
     assert said in str(refused.value)
 
 
-@pytest.mark.rule("TRANS-05")
+@pytest.mark.rule("TRANS-07")
 @pytest.mark.parametrize(
     "more",
     [
@@ -276,6 +276,7 @@ def test_what_does_not_fit_is_named(tools: Any, said: str) -> None:
         {"minProperties": 2},
         {"allOf": [{"required": ["a"]}]},
         {"$defs": {"x": {"$ref": "#/properties/a"}}},
+        {"$defs": {"x": {"$ref": "#"}}},
     ],
 )
 def test_schema_that_names_arguments_elsewhere_is_not_shaped(more: dict[str, Any]) -> None:

@@ -76,6 +76,14 @@ async def test_tool_that_cannot_be_shaped_is_not_offered(tmp_path: Path) -> None
             names = [tool.name for tool in await client.list_tools()]
             assert "shop__look" in names
             assert "shop__find" not in names
+    for shaped in ({"find": {"as": "look"}}, {"look": {"as": "find"}}):
+        with serve_gateway(write(tmp_path, shaped)) as gateway:
+            async with connect(gateway.url) as client:
+                [taken] = [each["as"] for each in shaped.values()]
+                own = {"look": {"query": "a"}, "find": {"query": "a", "tenant": "b"}}[taken]
+                assert (await client.call(f"shop__{taken}", own)).text in ("a", "b a 10")
+                names = [tool.name for tool in await client.list_tools()]
+                assert not {f"shop__{each}" for each in shaped} & {*names}
     with serve_gateway(write(tmp_path, ["*"])) as gateway:
         async with connect(gateway.url) as client:
             assert "shop__find" in [tool.name for tool in await client.list_tools()]

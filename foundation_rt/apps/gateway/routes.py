@@ -351,7 +351,10 @@ def _tools(
             if isinstance(meta := shown.get("_meta"), Mapping):
                 shown["_meta"] = moved(meta, partial(app_outside, server))
             route = RoutedEntry(server, inner, shown, withheld, arguments)
-            routes.setdefault(outside, route)
+            holder = routes.setdefault(outside, route)
+            # No other tool of a server gets the calls of one that has its own name.
+            if holder.server == server and holder.arguments is not None and arguments is None:
+                routes[outside] = route
     return routes
 
 
