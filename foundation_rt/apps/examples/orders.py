@@ -17,8 +17,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <title>Orders</title>
 <style>
   :root { color-scheme: light dark; font: 14px system-ui, sans-serif }
-  body { margin: 0; overflow: hidden }
-  table { border-collapse: collapse; width: 100% }
+  body { margin: 0; overflow: hidden } table { border-collapse: collapse; width: 100% }
   th, td { padding: 6px; text-align: left; border-bottom: 1px solid #8886 }
   th button { border: 0; padding: 0; background: none; color: inherit; font: bold 14px system-ui }
 </style>
@@ -26,7 +25,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <p role="status">Loading</p>
 <script>
   const status = document.querySelector("p"), waiting = [];
-  let orders = [], key = "id", sign = 1;
+  let orders = [], key = "id", sign = 1, prefix = "";
 
   const send = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
   const ask = (method, params) => new Promise((resolve, reject) => {
@@ -44,7 +43,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
   function draw() {
     const body = document.createElement("tbody");
     for (const each of orders.toSorted((a, b) => sign * ((a[key] > b[key]) - (a[key] < b[key])))) {
-      const call = { name: "refund_order", arguments: { order_id: each.id } };
+      const call = { name: `${prefix}refund_order`, arguments: { order_id: each.id } };
       const refund = button("Refund", () => ask("tools/call", call).then(show, fail));
       const row = body.insertRow(), total = (each.cents / 100).toFixed(2);
       for (const value of [each.id, each.customer, total, each.refunded ? "refunded" : refund])
@@ -72,6 +71,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
   const appInfo = { name: "orders", version: "1.0.0" }, protocolVersion = "2026-01-26";
   ask("ui/initialize", { protocolVersion, appInfo, appCapabilities: {} }).then((host) => {
     adapt(host.hostContext);
+    prefix = /^(.*)list_orders$/.exec(host.hostContext?.toolInfo?.tool.name)?.[1] ?? "";
     send({ method: "ui/notifications/initialized", params: {} });
     new ResizeObserver(() => send({ method: "ui/notifications/size-changed",
       params: { width: innerWidth, height: document.documentElement.offsetHeight } }),
