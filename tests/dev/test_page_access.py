@@ -54,7 +54,15 @@ def target(front: DevFront) -> HttpServer:
     return HttpServer(front.url, headers=front.headers)
 
 
-PATHS = ["/dev/state", "/dev/events", "/dev/agents", "/dev/connect", "/dev/login", "/mcp"]
+PATHS = [
+    "/dev/state",
+    "/dev/events",
+    "/dev/agents",
+    "/dev/tools",
+    "/dev/connect",
+    "/dev/login",
+    "/mcp",
+]
 
 
 @pytest.mark.rule("DEV-04")

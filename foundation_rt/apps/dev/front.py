@@ -128,7 +128,9 @@ class Front:
         )
         is_allowed = not server.load_config().has_shares()
         self._logins = PageLogins(self._gateway.coordinator, is_allowed)
-        page = PageService(self.journal, self.state, self.agents, self.connection, self._logins)
+        page = PageService(
+            self.journal, self.state, self.tools, self.agents, self.connection, self._logins
+        )
         server.http_app(page, public=page.page_paths, page_access=self.page_access, websocket=False)
         server.lifespan(self._live)
 
@@ -330,6 +332,16 @@ class Front:
             "calls": status.call_count,
             "lastError": status.last_error,
             "watched": 0 if program is None else self._restarts.count(server_id),
+        }
+
+    def tools(self) -> dict[str, Any]:
+        """Return of which program each tool is, and its name there (DEV-33)."""
+        routes = self._gateway.servers.routes.tools
+        return {
+            "tools": [
+                {"tool": tool, "server": route.server, "name": route.inner}
+                for tool, route in routes.items()
+            ]
         }
 
     async def agents(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class PageService:
     Args:
         journal: of the front.
         state: returns what `/dev/state` has.
+        tools: returns what `/dev/tools` has.
         agents: returns what `/dev/agents` has.
         connection: returns what `/dev/connect` has.
         logins: at the servers.
@@ -58,6 +59,7 @@ class PageService:
 
     _journal: Journal
     _state: Callable[[], Mapping[str, Any]]
+    _tools: Callable[[], Mapping[str, Any]]
     _agents: Callable[[], Awaitable[Mapping[str, Any]]]
     _connection: Callable[[], Mapping[str, Any]]
     _logins: PageLogins
@@ -96,6 +98,8 @@ class PageService:
             await send_file(scope, send, file)
         elif path == "/dev/state":
             await send_json(send, self._state())
+        elif path == "/dev/tools":
+            await send_json(send, self._tools())
         elif path == "/dev/agents":
             await send_json(send, await self._agents())
         elif path == "/dev/connect":

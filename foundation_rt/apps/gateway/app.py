@@ -49,10 +49,12 @@ class Gateway:
     Attributes:
         server: to be served.
         coordinator: has the servers; started and closed with the server.
+        servers: the ways to what they list.
     """
 
     server: Server
     coordinator: Coordinator
+    servers: ServerRoutes
 
 
 def read_settings(config: str | os.PathLike[str] | None) -> GatewaySettings:
@@ -147,7 +149,7 @@ def add_gateway(
     server.readiness_check("servers")(servers.has_ready_server)
     shared = shared_logins(source.read()) if is_for_many else []
     _add_lifespan(server, servers, bridge, subscriptions, shared)
-    return Gateway(server, servers.coordinator)
+    return Gateway(server, servers.coordinator, servers)
 
 
 def _allow_headers(server: Server, source: Source) -> None:

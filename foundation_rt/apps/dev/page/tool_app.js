@@ -3,13 +3,14 @@
 import { Refusal } from "/shared/app_bridge.js";
 import { approvalOf } from "/shared/approval.js";
 
+const SCHEME = "ui://";
 const MIME_TYPE = "text/html;profile=mcp-app";
 const DECISIONS = ["once", "deny"];
 
 /** Return the URI of a tool's app; null if it has none. */
 export function appOf(tool) {
   const uri = tool._meta?.ui?.resourceUri ?? tool._meta?.["ui/resourceUri"]; // as drafts had it
-  return typeof uri === "string" && uri.startsWith("ui://") ? uri : null;
+  return typeof uri === "string" && uri.startsWith(SCHEME) ? uri : null;
 }
 
 /** Tell whether an app may call a tool. */
@@ -19,11 +20,13 @@ function isForApps(tool) {
 }
 
 /**
- * Return the app of a tool, as `AppView` takes it. `page` has the client and the tools, `server` is the id of the program,
- * `onLog(params)` shows a record.
+ * Return the app of a tool, as `AppView` takes it. `page` has the client and the tools, `onLog(params)` shows a record.
+ * It knows the names and URIs of its own program alone.
  */
-export function toolApp(page, tool, { server, given, onLog }) {
+export async function toolApp(page, tool, { given, onLog }) {
   const { client } = page;
+  const origins = await originsOf(page);
+  const { server = "", name: ownName = tool.name } = origins.find((each) => each.tool === tool.name) ?? {};
   const refused = new Set();
 
   async function open() {
@@ -32,11 +35,11 @@ export function toolApp(page, tool, { server, given, onLog }) {
     const type = String(found?.mimeType).replaceAll(" ", "").toLowerCase();
     if (type !== MIME_TYPE || others.length > 0) throw new Refusal(`It is not one resource of the type ${MIME_TYPE}.`);
     const html = typeof found.text === "string" ? found.text : decoded(found.blob);
-    return { html, ui: found._meta?.ui ?? {}, tool, arguments: given };
+    return { html, ui: found._meta?.ui ?? {}, tool: { ...tool, name: ownName }, arguments: given };
   }
 
   async function callTool(name, values, ask) {
-    const wanted = toolNamed(page, server, name);
+    const wanted = await toolNamed(page, server, name);
     if (wanted === undefined) throw new Refusal("The server of this app has no such tool.");
     if (!isForApps(wanted)) throw new Refusal("This tool is not for apps.");
     if (refused.has(name)) throw new Refusal("The user refused this tool.");
@@ -52,13 +55,20 @@ export function toolApp(page, tool, { server, given, onLog }) {
     return asked(client.request("tools/call", { name: wanted.name, arguments: values }));
   }
 
+  async function readResource(uri) {
+    const outside = outsideUri(server, uri); // asked for at this program alone
+    const { contents, ...rest } = await asked(client.request("resources/read", { uri: outside }));
+    const own = (each) => (each?.uri === outside ? { ...each, uri } : each);
+    return { ...rest, contents: Array.isArray(contents) ? contents.map(own) : contents };
+  }
+
   const note = (logger, data) => onLog({ level: "info", logger, data });
   return {
     name: tool.name,
     server,
     open,
     callTool,
-    readResource: (uri) => asked(client.request("resources/read", { uri })),
+    readResource,
     onLog,
     onMessage: (text) => {
       note("ui/message", text);
@@ -68,17 +78,21 @@ export function toolApp(page, tool, { server, given, onLog }) {
   };
 }
 
-/** Return the id of the program of a tool: with several programs, names begin with it. */
-export function serverOf(page, { name }) {
-  const { servers = [], prefix } = page.feed.state ?? {};
-  const own = prefix ? servers.find(({ id }) => name.startsWith(`${id}__`)) : servers[0];
-  return own?.id ?? "";
+/** Return of which program each tool is: names alone do not say it (COORD-06). */
+async function originsOf(page) {
+  return (await page.get("/dev/tools"))?.tools ?? [];
 }
 
 /** Return the tool that an app means, of the program that the app is of. */
-function toolNamed(page, server, name) {
-  const prefix = page.feed.state?.prefix ? `${server}__` : "";
-  return page.toolsOf().find((tool) => tool.name === prefix + name);
+async function toolNamed(page, server, name) {
+  const origins = await originsOf(page);
+  const found = origins.find((each) => each.server === server && each.name === name);
+  return found && page.toolsOf().find((tool) => tool.name === found.tool);
+}
+
+/** Return the URI that the front has for one of a program (GATE-57, GATE-65). */
+function outsideUri(server, uri) {
+  return uri.startsWith(SCHEME) ? `${SCHEME}${server}+${uri.slice(SCHEME.length)}` : `${server}+${uri}`;
 }
 
 /** Return what a request comes to; its error is the app's to know. */

@@ -11,7 +11,7 @@ import { MasterDetail } from "./master_detail.js";
 import { RunCard, RunList } from "./run_card.js";
 import { visible, visibleLines } from "./shown_text.js";
 import { Tabs } from "./tabs.js";
-import { appOf, serverOf, toolApp } from "./tool_app.js";
+import { appOf, toolApp } from "./tool_app.js";
 
 export class ToolsView {
   id = "tools";
@@ -118,13 +118,12 @@ class ToolDetail {
     location.hash = "#/tasks";
   }
 
-  #run() {
+  async #run() {
     const value = this.editor.read();
     if (value === undefined) return;
     const { page, tool } = this;
-    const server = serverOf(page, tool);
     const log = (params) => card.message(params);
-    const app = appOf(tool) && new AppView(toolApp(page, tool, { server, given: value, onLog: log }));
+    const app = appOf(tool) && new AppView(await toolApp(page, tool, { given: value, onLog: log }));
     const card = new RunCard({
       app,
       client: page.client,
