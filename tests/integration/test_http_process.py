@@ -136,7 +136,8 @@ def test_calls_may_finish_and_listeners_are_told(app: Path, tmp_path: Path) -> N
 @pytest.mark.rule("HTTP-16", "AUTH-24")
 @pytest.mark.parametrize("tool", ["wait", "stuck"])
 def test_responses_end_when_their_calls_are_aborted(app: Path, tool: str) -> None:
-    budget = 10_000 if sys.platform == "win32" else 2_000  # ms; sockets of Wine close in seconds
+    # ms; sockets of Wine close in seconds, and a busy machine needs a part of this for the end
+    budget = 10_000 if sys.platform == "win32" else 4_000
     settings = {"server.shutdown_timeout_ms": budget, "tools.cancel_grace_ms": 50}
     with (
         serve_http(app, settings=settings) as server,
