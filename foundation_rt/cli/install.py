@@ -27,6 +27,7 @@ from .targets import HEADER, TARGET, AppTarget, named_target, read_headers, read
 
 _REFUSED_EXIT = 1
 _SECRETS = ("env", "headers", "http_headers")
+_NO_ENV: Mapping[str, str] = {}
 
 
 def _nothing() -> None:
@@ -53,7 +54,8 @@ def _install(line: CommandLine) -> int:
         return write_output(f"{name} is in {file.path} already\n".encode())
     done = f"{name} is in {file.path}: restart {file.client.title} to see it"
     text = file.with_entry(name, entry)
-    return _apply(line, file, name, text, old, entry, done, found.prepare)
+    difference = _difference(file, name, old, entry, found.open_env)
+    return _apply(line, file, text, difference, done, found.prepare)
 
 
 def _uninstall(line: CommandLine) -> int:
@@ -65,7 +67,8 @@ def _uninstall(line: CommandLine) -> int:
         names = ", ".join(sorted(file.entries)) or "no servers"
         raise UsageError(f"{file.path} does not list {name!r}; it lists {names}")
     done = f"{name} is no longer in {file.path}: restart {file.client.title}"
-    return _apply(line, file, name, file.without_entry(name), old, None, done)
+    difference = _difference(file, name, old, None)
+    return _apply(line, file, file.without_entry(name), difference, done)
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -107,15 +110,13 @@ def _names_in(client: DesktopClient, path: Path) -> str:
 def _apply(
     line: CommandLine,
     file: ClientFile,
-    name: str,
     text: str,
-    old: Any,
-    new: Mapping[str, Any] | None,
+    difference: str,
     done: str,
     prepare: Callable[[], None] = _nothing,
 ) -> int:
     """Show the difference, ask, prepare and write the file; return the exit code."""
-    code = write_output(_difference(file, name, old, new).encode())
+    code = write_output(difference.encode())
     if code:
         return code
     if "--yes" not in line.options and not confirm("Write it? [y/N] "):
@@ -127,27 +128,38 @@ def _apply(
     return write_output(f"{done}{kept}\n".encode())
 
 
-def _difference(file: ClientFile, name: str, old: Any, new: Mapping[str, Any] | None) -> str:
+def _difference(
+    file: ClientFile,
+    name: str,
+    old: Any,
+    new: Mapping[str, Any] | None,
+    open_env: Mapping[str, str] = _NO_ENV,
+) -> str:
     """Return the difference of an entry, without values that may be secret (CLI-23)."""
     # Without its head: the names of two files, and line numbers of the entry alone.
-    lines = list(unified_diff(_lines(name, old), _lines(name, new), n=99, lineterm=""))[3:]
+    lines = list(unified_diff(_lines(name, old), _lines(name, new, open_env), n=99, lineterm=""))[
+        3:
+    ]
     lines = lines or [f"  {name}: values that are not shown change"]
     return printable_text("\n".join([f"{file.path}, {file.client.member}:", *lines])) + "\n"
 
 
-def _lines(name: str, entry: Any) -> list[str]:
+def _lines(name: str, entry: Any, open_env: Mapping[str, str] = _NO_ENV) -> list[str]:
     """Return an entry as it is shown; a file may have anything in its place."""
     if entry is None:
         return []
     shown: Any = "..."
     if isinstance(entry, Mapping):
-        shown = {key: _shown(key, value) for key, value in entry.items()}
+        shown = {key: _shown(key, value, open_env) for key, value in entry.items()}
     return json.dumps({name: shown}, indent=2, ensure_ascii=False).splitlines()[1:-1]
 
 
-def _shown(key: str, value: Any) -> Any:
+def _shown(key: str, value: Any, open_env: Mapping[str, str] = _NO_ENV) -> Any:
     if key in _SECRETS and isinstance(value, dict):
-        return dict.fromkeys(value, "...")
+        return {
+            name: text if key == "env" and open_env.get(name) == text else "..."
+            for name, text in value.items()
+        }
     if isinstance(value, str):
         return _without_secrets(value)
     return [_shown("", each) for each in value] if isinstance(value, list) else value
@@ -171,12 +183,14 @@ def _without_secrets(text: str) -> str:
 class _Found:
     """The server of a TARGET: how it is started or reached, and the name it has.
 
-    `prepare` is called before an entry of it is written.
+    `prepare` is called before an entry of it is written; `open_env` has the variables that the
+    author of a bundle wrote, which are shown.
     """
 
     server: StdioServer | HttpServer
     name: str
     prepare: Callable[[], None] = _nothing
+    open_env: Mapping[str, str] = _NO_ENV
 
 
 def _find(line: CommandLine) -> _Found:
@@ -276,7 +290,8 @@ def _found_bundle(line: CommandLine) -> _Found:
         raise CommandLineError("--header goes with a URL")
     bundle = read_bundle(line)
     write_output(f"{bundle.summary()}\n".encode())
-    return _with_env(_Found(bundle.server, bundle.name, bundle.unpack), line)
+    found = _Found(bundle.server, bundle.name, bundle.unpack, bundle.open_env)
+    return _with_env(found, line)
 
 
 def _with_env(found: _Found, line: CommandLine) -> _Found:

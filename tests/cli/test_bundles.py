@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +17,9 @@ import pytest
 
 from foundation_rt.cli.bundles import archive, installing
 from foundation_rt.cli.main import main
+from foundation_rt.version import __version__
+
+GUIDE = Path(__file__).parents[2] / "spec/guide/packages.md"
 
 PROGRAM = """
 import os, sys
@@ -122,11 +128,50 @@ def test_bundle_is_unpacked_and_started_with_its_values(home: Path, capsys: Capt
     assert (root / "main.py").read_text() == "changed by its owner"
 
 
+@pytest.mark.rule("PKG-01", "PKG-09")
+def test_commands_of_the_guide_run_as_they_are_written(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    guide = GUIDE.read_text()
+    [program] = re.findall("```python\n(.*?)```", guide, re.DOTALL)
+    Path("tools.py").write_text(program)
+    Path("requirements.txt").write_text(f"foundation-rt=={__version__}\n")
+    Path("uv").write_text("")
+    Path("uv").chmod(0o700)
+    monkeypatch.setenv("PATH", str(Path.cwd()), prepend=os.pathsep)
+    for name, value in re.findall(r"^export (\w+)=(.+)$", guide, re.MULTILINE):
+        monkeypatch.setenv(name, value)
+    commands = re.findall("^foundation-rt (.*)$", guide, re.MULTILINE)
+    for command in (commands[0], f"{commands[-1]} --yes"):
+        assert main(shlex.split(command)) == 0
+    assert entry(home)["env"] == {"WEATHER_KEY": "...", "WEATHER_UNITS": "imperial"}
+
+
 @pytest.mark.rule("PKG-09", "CLI-71")
 def test_nothing_is_unpacked_before_a_person_agreed(home: Path, capsys: Captured) -> None:
     write(Path("x.mcpb"))
     assert main(["install", "cursor", "--bundle", "x.mcpb", *TOKEN]) == 1
     assert not (home / ".local").exists() and not (home / ".cursor").exists()
+
+
+@pytest.mark.rule("PKG-12", "PKG-16", "CLI-23")
+def test_question_shows_what_the_author_wrote(home: Path, capsys: Captured) -> None:
+    env = {**CONFIG["env"], "LD_PRELOAD": "${user_config.lib}", "PATH": "/evil"}
+    options = {
+        **USER_CONFIG,
+        "lib": {"type": "string", "default": "evil.so"},
+        "note": {"type": "string", "default": ""},
+    }
+    server = {"mcp_config": {**CONFIG, "env": env}}
+    write(Path("x.mcpb"), server=server, user_config=options)
+    assert install(*TOKEN, "--set", "limit=4", "--env", "PATH=mine") == 0
+    out = capsys.readouterr().out
+    for name, shown in {"LD_PRELOAD": "evil.so", "AT": str(home), "LOUD": "false"}.items():
+        assert f'"{name}": "{shown}"' in out
+    assert all(f'"{name}": "..."' in out for name in ("TOKEN", "LIMIT", "PATH"))
+    assert "NOTE" not in entry(home)["env"]
 
 
 @pytest.mark.rule("PKG-12", "PKG-15")
@@ -215,7 +260,7 @@ def test_path_that_leads_elsewhere_is_refused(home: Path, name: str, capsys: Cap
     assert not (home / ".local").exists()
 
 
-@pytest.mark.rule("PKG-10")
+@pytest.mark.rule("PKG-10", "PKG-18")
 def test_hostile_archives_write_nothing(
     home: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +284,11 @@ def test_hostile_archives_write_nothing(
     assert "'etc' in it is a link" in said()
     write(path, {"a.txt": "1", "A.TXT": "2"})
     assert "twice" in said()
+    write(path, {"A": "1", "a/b/c": "2"})
+    assert "'a' in it is a file and a folder" in said()
+    for name in ("x" * 256, "\u00e9" * 128, "x/" * 600 + "x"):
+        write(path, {name: "1"})
+        assert "too long" in said()
     noise = os.urandom(1000)  # which no compression changes
     content = write(path, {"a.txt": noise}).read_bytes()
     path.write_bytes(content.replace(noise[500:510], bytes(10)))

@@ -173,6 +173,42 @@ def test_user_is_asked_for_what_the_program_reads(project: Path) -> None:
     }
 
 
+@pytest.mark.rule("PKG-17")
+def test_defaults_are_literals_and_no_secrets(project: Path) -> None:
+    lines = """
+A = os.environ.get("A_TEXT", UNITS)
+B = os.environ.get("A_NUMBER", 5)
+C = os.getenv("A_SWITCH", False)
+D = os.getenv("A_TOKEN", "hush")
+E = os.getenv("OTHER_TOKEN")
+"""
+    Path("tools.py").write_text(APP + lines)
+    with package(*REGISTRY) as bundle:
+        options = manifest_of(bundle)["user_config"]
+    [listed] = orjson.loads(Path("dist/server.json").read_bytes())["packages"]
+    inputs = {each["name"]: each for each in listed["environmentVariables"]}
+    known = {"A_NUMBER": "5", "A_SWITCH": "", "OTHER_TOKEN": ""}
+    for name, default in known.items():
+        assert options[name]["default"] == default and "required" not in options[name]
+        assert inputs[name].get("default", "") == default and "isRequired" not in inputs[name]
+    for name in ("A_TEXT", "A_TOKEN"):
+        assert options[name]["required"] and "default" not in options[name]
+        assert inputs[name]["isRequired"] and "default" not in inputs[name]
+
+
+@pytest.mark.rule("PKG-02")
+def test_folder_of_the_bundle_may_have_the_program_in_it(project: Path) -> None:
+    assert main(["package", "tools.py", "--author", "Ada", "--file", "data", "--out", "."]) == 0
+    with zipfile.ZipFile("My-weather-1.2.3.mcpb") as bundle:
+        assert {"server/tools.py", "server/data/a.txt"} <= {*bundle.namelist()}
+
+
+@pytest.mark.rule("PKG-05")
+def test_file_that_is_no_python_is_refused(project: Path, capsys: Captured) -> None:
+    Path("other.py").write_text("print 1")
+    assert "'other.py' cannot be read as Python" in refused(capsys, "--file", "other.py")
+
+
 @pytest.mark.rule("PKG-08")
 def test_server_json_lists_the_bundle(project: Path) -> None:
     package(*REGISTRY).close()

@@ -24,6 +24,8 @@ from .manifest import MANIFEST, check_manifest
 MAX_ARCHIVE = 256 << 20
 MAX_UNPACKED = 1 << 30
 MAX_ENTRIES = 50_000
+_MAX_NAME, _MAX_PATH = 255, 1024
+"""The most bytes of a name, as most systems have it, and of a path."""
 _MAX_MANIFEST = 1 << 20
 _PIECE = 1 << 20
 _SAME_DATE = (1980, 1, 1, 0, 0, 0)
@@ -134,6 +136,8 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
         is_below = name == "/".join(parts) and ".." not in parts and parts[:1] != ("/",)
         if not parts or not is_below or set("\\:") & {*name} or not is_windows_path(name):
             raise ValueError(f"it has a file with a path that leads elsewhere: {name[:100]!r}")
+        if len(name.encode()) > _MAX_PATH or any(len(each.encode()) > _MAX_NAME for each in parts):
+            raise ValueError(f"it has a file whose name is too long: {name[:100]!r}...")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise ValueError(f"{name[:100]!r} in it is a link, or no file")
@@ -141,6 +145,10 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
         if name.casefold() in seen:
             raise ValueError(f"it has {name[:100]!r} twice")
         seen.add(name.casefold())
+    files = {each.orig_filename.casefold() for each in entries if not each.is_dir()}
+    for name in seen:
+        if above := files & {str(each) for each in PurePosixPath(name).parents}:
+            raise ValueError(f"{above.pop()[:100]!r} in it is a file and a folder")
 
 
 def _read_manifest(archive: zipfile.ZipFile) -> dict[str, Any]:

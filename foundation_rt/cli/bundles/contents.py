@@ -29,9 +29,11 @@ def read_files(program: Path, named: Sequence[str], left_out: Path) -> dict[str,
     root = Path(os.path.realpath(program.parent))
     files: dict[str, bytes] = {}
     left = MAX_BYTES
-    for path in (root / program.name, *(each for name in named for each in _found(root, name))):
+    out = Path(os.path.realpath(left_out))
+    found = (each for name in named for each in _found(root, name, out))
+    for path in (root / program.name, *found):
         name = path.relative_to(root).as_posix()
-        if name in files or path.is_relative_to(os.path.realpath(left_out)):
+        if name in files:
             continue
         if len(files) == MAX_FILES:
             raise UsageError(f"a bundle has at most {MAX_FILES} files: name fewer")
@@ -45,8 +47,8 @@ def read_files(program: Path, named: Sequence[str], left_out: Path) -> dict[str,
     return files
 
 
-def _found(root: Path, named: str) -> Iterator[Path]:
-    """Yield the files that a name stands for: itself, or those below that folder."""
+def _found(root: Path, named: str, out: Path) -> Iterator[Path]:
+    """Yield the files that a name stands for: itself, or those below that folder, not in `out`."""
     path = Path(os.path.normpath(Path(os.path.realpath(Path(named).parent)) / Path(named).name))
     if path == root or not path.is_relative_to(root):
         raise UsageError(
@@ -58,7 +60,10 @@ def _found(root: Path, named: str) -> Iterator[Path]:
         yield path
         return
     try:
-        yield from files_below(path)
+        is_within = out.is_relative_to(path)
+        yield from (
+            each for each in files_below(path) if not (is_within and each.is_relative_to(out))
+        )
     except FolderError as error:
         raise UsageError(f"{named} cannot be in a bundle: {error}") from None
 

@@ -98,7 +98,12 @@ def server_of_bundle(manifest: Mapping[str, Any], folder: Path, values: Values) 
 
     args = [word for text in config.get("args", ()) for word in filled(text)]
     found = {name: [*filled(text)] for name, text in config.get("env", {}).items()}
-    env = {name: ",".join(texts) for name, texts in found.items() if texts}
+    # A value that is empty is none: the program has its own default then. One of the author stays.
+    env = {
+        name: ",".join(texts)
+        for name, texts in found.items()
+        if any(texts) or (texts and not config["env"][name])
+    }
     return StdioServer(_program(config["command"], folder, places), args, env=env)
 
 

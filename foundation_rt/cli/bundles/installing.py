@@ -31,11 +31,13 @@ class InstalledBundle:
         bundle: as it was read.
         folder: that it will be unpacked to.
         server: that runs from there.
+        open_env: the variables of its environment as the author of the bundle wrote them.
     """
 
     bundle: Bundle
     folder: Path
     server: StdioServer
+    open_env: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -73,14 +75,21 @@ def read_bundle(line: CommandLine) -> InstalledBundle:
     name = clean_name(bundle.manifest["name"]) or "server"
     folder = user_folder("data") / "foundation-rt" / "bundles" / name / bundle.digest[:16]
     try:
-        values = _values(bundle.manifest.get("user_config", {}), line)
-        return InstalledBundle(bundle, folder, server_of_bundle(bundle.manifest, folder, values))
+        options = bundle.manifest.get("user_config", {})
+        given = _given(options, line)
+        server = server_of_bundle(bundle.manifest, folder, _values(options, given))
+        authored = {
+            name: texts
+            for name, option in options.items()
+            if not (name in given or option.get("sensitive")) and (texts := defaults_of(option))
+        }
+        open_env = server_of_bundle(bundle.manifest, folder, authored).env or {}
+        return InstalledBundle(bundle, folder, server, open_env)
     except BundleError as error:
         raise BundleError(f"{path} cannot be run: {error}") from None
 
 
-def _values(options: Mapping[str, Mapping[str, Any]], line: CommandLine) -> Values:
-    given = _given(options, line)
+def _values(options: Mapping[str, Mapping[str, Any]], given: Values) -> Values:
     found = {}
     for name, option in options.items():
         texts = given.get(name) or defaults_of(option) or _asked(name, option)

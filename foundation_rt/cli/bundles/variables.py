@@ -17,6 +17,7 @@ from ...base.config.settings import ENVIRONMENT_PREFIX, ServerConfig
 from ...base.config.types import Flag, Integer, Kind, ListOf
 from ...base.logs.redaction import Redactor
 from ...client.targets import is_inherited
+from ...errors import UsageError
 
 _READ = "The program reads this environment variable."
 
@@ -29,7 +30,7 @@ class Variable:
         name: of the variable, and of the value that a client asks for.
         kind: `string`, `number` or `boolean`.
         description: for whoever is asked.
-        default: None if a value is needed.
+        default: None if a value is needed; empty if the program does without.
         is_secret: it is never shown.
         bounds: the least and the greatest number, if there are any.
     """
@@ -59,7 +60,7 @@ class Variable:
             "name": self.name,
             "description": self.description,
             "format": self.kind,
-            **({"isRequired": True} if self.default is None else {"default": text}),
+            **({"isRequired": True} if self.default is None else {"default": text} if text else {}),
             **({"isSecret": True} if self.is_secret else {}),
         }
 
@@ -70,10 +71,18 @@ def variables_of(config: ServerConfig, sources: Mapping[str, bytes]) -> list[Var
     Args:
         config: of the loaded server.
         sources: its files in Python.
+
+    Raises:
+        UsageError: one of them is no Python.
     """
     found = {each.name: each for each in _read(sources)}
     found |= {each.name: each for each in _settings(type(config))}
-    return [found[name] for name in sorted(found)]
+    return [_without_secret(found[name]) for name in sorted(found)]
+
+
+def _without_secret(variable: Variable) -> Variable:
+    """Return a variable; the default of a secret is not published, and has to be given."""
+    return evolve(variable, default=variable.default and None) if variable.is_secret else variable
 
 
 def _settings(cls: type[ServerConfig]) -> Iterator[Variable]:
@@ -110,13 +119,20 @@ def _read(sources: Mapping[str, bytes]) -> Iterator[Variable]:
     is_secret = Redactor().is_secret
     found: dict[str, str | None] = {}
     for path in sorted(sources):
-        for node in ast.walk(ast.parse(sources[path])):
+        for node in ast.walk(_parsed(path, sources[path])):
             for name, default in _variable_in(node):
                 if found.get(name) is None:
                     found[name] = default
     for name, default in found.items():
         if not name.startswith(ENVIRONMENT_PREFIX) and not is_inherited(name):
             yield Variable(name, "string", _READ, default, is_secret(name))
+
+
+def _parsed(path: str, source: bytes) -> ast.AST:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{path!r} cannot be read as Python: {error}") from None
 
 
 def _variable_in(node: ast.AST) -> Iterator[tuple[str, str | None]]:
@@ -131,9 +147,14 @@ def _variable_in(node: ast.AST) -> Iterator[tuple[str, str | None]]:
                 and function.attr == "get"
                 and _ends(function.value) == "environ"
             ):
-                given = rest[0] if rest else None
-                default = given.value if isinstance(given, ast.Constant) else ""
-                yield name, default if isinstance(default, str) else ""
+                yield name, _default(rest[0]) if rest else ""
+
+
+def _default(given: ast.expr) -> str | None:
+    """Return the text of a literal; of what is none, a default is not known."""
+    if not isinstance(given, ast.Constant):
+        return None
+    return "" if given.value is None or given.value is False else str(given.value)
 
 
 def _ends(node: ast.AST) -> str:
