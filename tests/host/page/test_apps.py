@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Frame, Page, expect
+from playwright.sync_api import Browser, Frame, Page, Route, expect
 
 from tests.host.page.test_chat import field
 from tests.support.axe import axe_source, findings
@@ -177,23 +177,33 @@ TRY = (
 
 
 @contextmanager
-def somebody_else() -> Iterator[tuple[str, list[bytes]]]:
-    """Listen on this machine; give the address, and what has come."""
-    heard: list[bytes] = []
+def somebody_else() -> Iterator[tuple[str, list[socket.socket]]]:
+    """Listen on this machine; give the address, and the connections that have come."""
+    heard: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def note() -> None:
             with suppress(OSError):
                 while True:
                     client, _ = listener.accept()
-                    heard.append(client.recv(300))
-                    client.close()
+                    client.setblocking(False)
+                    heard.append(client)
 
         thread = threading.Thread(target=note, daemon=True)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}", heard
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(PATIENCE)
+    for client in heard:
+        client.close()
+
+
+def said(client: socket.socket) -> bytes:
+    """Return what has come over a connection."""
+    try:
+        return client.recv(300)
+    except BlockingIOError:
+        return b""
 
 
 @pytest.mark.rule("HAPP-01", "HAPP-02", "HAPP-04", "HAPP-36", "HPAGE-01")
@@ -210,6 +220,7 @@ def test_app_reaches_nothing_of_the_page_and_nobody_else(watched: WatchedPage) -
             for code in ATTACKS
         }
         assert got == ATTACKS
+        assert len(heard) <= 1  # Chromium connects for the nested frame
         for address, leave in (
             (f"http://{evil}/left", "location.href = address"),
             (f"{origin}/", "location.href = address"),
@@ -226,7 +237,7 @@ def test_app_reaches_nothing_of_the_page_and_nobody_else(watched: WatchedPage) -
             frame = frame_in(page)
         frame.evaluate("() => { location.href = '/app-frame?connect=https://a.example.com' }")
         expect(page.get_by_text("The app has left its document.")).to_be_visible()
-        assert heard == []
+        assert all(said(client) == b"" for client in heard)  # it connects, and sends nothing
     assert page.url == shown
     watched.problems.clear()  # what was refused is on the console
 
@@ -305,6 +316,88 @@ def test_click_for_an_app_decides_nothing(watched: WatchedPage) -> None:
     expect(page.locator("iframe")).to_have_attribute("style", "height: 40px;")
 
 
+def refund(frame: Frame, *ids: int) -> None:
+    """Let an app ask for calls, all at once."""
+    call = "void ask('tools/call', { name: 'refund', arguments: { id } })"
+    frame.evaluate(f"(ids) => {{ for (const id of ids) {call} }}", ids)
+
+
+@pytest.mark.rule("HAPP-37", "HPAGE-14")
+def test_click_or_key_decides_one_question(watched: WatchedPage) -> None:
+    page = watched.page
+    frame = app_of(page)
+    refund(frame, 1, 2, 4)
+    ask = page.get_by_role("group", name=re.compile("The app of orders asks."))
+    ask.get_by_role("button", name="Allow once").click()
+    expect(ask).to_contain_text('"id": 2')
+    for _ in range(12):  # people who go on clicking longer than the first time
+        page.mouse.down()
+        page.mouse.up()
+        page.wait_for_timeout(100)
+    expect(ask).to_contain_text('"id": 2')
+    expect(ask).not_to_have_attribute("inert", "")
+    page.keyboard.press("Alt+a")
+    page.keyboard.down("1")
+    expect(ask).to_contain_text('"id": 4')
+    expect(field(page)).to_be_focused()
+    expect(ask).not_to_have_attribute("inert", "")
+    ask.focus()
+    page.keyboard.down("1")  # held, it repeats
+    page.keyboard.up("1")
+    page.keyboard.press("4")
+    expect(ask).to_have_count(0)
+    answers = "() => seen.filter(({ error }) => error).map(({ error }) => error.message)"
+    frame.wait_for_function(f"({answers})().length > 0")
+    assert frame.evaluate(answers) == ["The user refused this call."]
+
+
+@pytest.mark.rule("HAPP-37")
+def test_app_that_ends_moves_no_question(watched: WatchedPage) -> None:
+    page = watched.page
+    above = app_of(page)
+    field(page).fill("orders")
+    page.keyboard.press("Enter")
+    expect(page.locator("iframe")).to_have_count(2)
+    expect(page.frame_locator("iframe").last.get_by_text("a book")).to_be_visible()
+    refund(frame_in(page), 1)
+    deny = page.get_by_role("button", name="Deny")
+    deny.wait_for()
+    place = "() => document.querySelector('.approval').getBoundingClientRect().top"
+    before = page.evaluate(place)
+    above.evaluate("() => post({ method: 'ui/notifications/request-teardown' })")
+    expect(page.locator("iframe")).to_have_count(1)
+    assert page.evaluate(place) == before
+    deny.click()
+    expect(page.locator(".ui-app-body").first).to_have_attribute("style", "")
+
+
+@pytest.mark.rule("HAPP-32")
+def test_app_that_was_closed_asks_for_nothing(watched: WatchedPage) -> None:
+    page = watched.page
+    frame = app_of(page)
+    frame.evaluate(
+        """() => addEventListener("message", ({ data }) => {
+          if (data.method !== "ui/resource-teardown") return;
+          const content = [{ type: "text", text: "bought" }];
+          void ask("ui/open-link", { url: "https://a.example" });
+          void ask("ui/message", { role: "user", content });
+          void ask("tools/call", { name: "refund", arguments: {} }); })"""
+    )
+    calls, held = re.compile(r"/app$"), list[Route]()
+    page.route(calls, lambda route: held.append(route))
+    with page.expect_request(calls):
+        refund(frame, 1)
+    page.get_by_role("button", name="Hide").click()
+    expect(page.locator("iframe")).to_have_count(0)
+    with page.expect_response(calls) as due:
+        held[0].continue_()
+    assert "approval" in due.value.json()
+    assert len(held) == 1
+    page.evaluate("() => new Promise((resolve) => setTimeout(resolve))")
+    expect(page.locator(".ui-app-asks > *")).to_have_count(0)
+    expect(field(page)).to_have_value("")
+
+
 @pytest.mark.rule("HAPP-20", "HAPP-22", "HAPP-33", "HAPP-34")
 def test_what_an_app_may_not_ask_for_is_refused_with_the_reason(watched: WatchedPage) -> None:
     frame = app_of(watched.page)
@@ -342,6 +435,11 @@ def test_what_an_app_may_not_ask_for_is_refused_with_the_reason(watched: Watched
         ("post({ method: 'x', params: { x: 'x'.repeat(3_000_000) } })", "too large"),
         ("post({ method: 'x', params: { x: new ArrayBuffer(10) } })", "no JSON"),
         ("const a = []; a[0] = a; post({ method: 'x', params: { a } })", "no JSON"),
+        (
+            "const x = 'x'.repeat(1_900_000);"
+            " for (let at = 0; at < 6; at += 1) post({ method: 'x', params: { x } })",
+            "too much at once",
+        ),
     ],
 )
 def test_app_that_floods_is_ended(watched: WatchedPage, flood: str, reason: str) -> None:

@@ -15,6 +15,9 @@ const MOST_WEIGHT = 2_000_000;
 // Messages at once, and each second: an animation that tells its size has 60.
 const MOST_AT_ONCE = 400;
 const MOST_EACH_SECOND = 100;
+// And what they weigh together: time goes with values more than with messages.
+const WEIGHT_AT_ONCE = 4_000_000;
+const WEIGHT_EACH_SECOND = 200_000;
 const MOST_OPEN = 8;
 const LONGEST_METHOD = 128;
 
@@ -46,8 +49,10 @@ function isPlain(value) {
 export class AppBridge {
   #isOver = false;
   #isReady = false;
+  #isLeaving = false;
   #open = 0;
   #room = MOST_AT_ONCE;
+  #weight = WEIGHT_AT_ONCE;
   #at = 0;
   #waiting = [];
   #asked = new Map();
@@ -74,24 +79,31 @@ export class AppBridge {
     return Promise.race([answer, timeout]);
   }
 
-  /** Read nothing more. */
-  close() {
+  /** Say that the app is put away, and read nothing after its answer; what it asks for until then is refused. */
+  async leave(timeout) {
+    this.#isLeaving = true;
+    await this.ask("ui/resource-teardown", {}, timeout);
     this.#isOver = true;
   }
 
-  /** Take a message of the frame. */
-  receive(message) {
+  /** Take what `read()` returns, a message of the frame; after the end it is not read, which takes time too. */
+  receive(read) {
     if (this.#isOver) return;
-    if (!this.#hasRoom()) this.#end("It sent too many messages.");
-    else if (weightOf(message) === Infinity) this.#end("It sent a message that is too large, or no JSON.");
+    this.#refill();
+    const message = (this.#room -= 1) < 0 ? null : read();
+    const weight = weightOf(message);
+    if (this.#room < 0) this.#end("It sent too many messages.");
+    else if (weight === Infinity) this.#end("It sent a message that is too large, or no JSON.");
+    else if ((this.#weight -= weight) < 0) this.#end("It sent too much at once.");
     else if (message?.jsonrpc === "2.0") this.#take(message);
   }
 
-  #hasRoom() {
+  #refill() {
     const now = this.now();
-    this.#room = Math.min(MOST_AT_ONCE, this.#room + ((now - this.#at) * MOST_EACH_SECOND) / 1000) - 1;
+    const seconds = (now - this.#at) / 1000;
+    this.#room = Math.min(MOST_AT_ONCE, this.#room + seconds * MOST_EACH_SECOND);
+    this.#weight = Math.min(WEIGHT_AT_ONCE, this.#weight + seconds * WEIGHT_EACH_SECOND);
     this.#at = now;
-    return this.#room >= 0;
   }
 
   #end(reason) {
@@ -112,6 +124,7 @@ export class AppBridge {
   }
 
   #notified(method, params) {
+    if (this.#isLeaving) return;
     if (method !== "ui/notifications/initialized") this.notifications.get(method)?.(params);
     else if (!this.#isReady) {
       this.#isReady = true;
@@ -138,6 +151,7 @@ export class AppBridge {
   }
 
   #resultOf(method, params) {
+    if (this.#isLeaving) throw new Refusal("The app was closed.");
     if (method === "ui/initialize")
       return { protocolVersion: REVISION, hostInfo: this.info, hostCapabilities: this.capabilities, hostContext: this.context() };
     if (method === "ping") return {};

@@ -19,7 +19,7 @@ const MOST_ORIGINS = 32;
 const LOWEST = 40;
 const HIGHEST = 800;
 const TEARDOWN_MS = 300;
-// A click that was meant for an app decides nothing that has come under it.
+// A click that was meant for an app decides nothing that has come under it: people have to rest first.
 const GUARD_MS = 700;
 const FIT_MS = 250;
 // Frames that run at once on a page; beyond, that which began first is put away.
@@ -107,11 +107,7 @@ export class AppView {
     running.delete(this);
     for (const { reject } of this.#asks.splice(0)) reject(new Refusal("The app was closed."));
     fill(this.asks);
-    if (bridge !== null) {
-      const late = new Promise((resolve) => setTimeout(resolve, TEARDOWN_MS));
-      await bridge.ask("ui/resource-teardown", {}, late);
-      bridge.close();
-    }
+    await bridge?.leave(new Promise((resolve) => setTimeout(resolve, TEARDOWN_MS)));
     listeners.abort();
     if (this.#bridge === null && !this.isOpening) this.#hide(reason);
   }
@@ -122,6 +118,8 @@ export class AppView {
   }
 
   #hide(reason) {
+    this.body.style.minHeight = `${this.body.offsetHeight}px`;
+    this.#fit(null);
     fill(this.body, reason && el("p", { class: "muted small", role: "status" }, shown(reason, 1000)));
     this.toggle.lastElementChild.textContent = "Show the app";
   }
@@ -167,14 +165,18 @@ export class AppView {
     const { signal } = this.#listeners;
     const frame = this.frame;
     let isGiven = false;
-    const take = ({ source, data }) => {
-      if (source === null || source !== frame.contentWindow) return;
-      if (data !== READY) bridge.receive(data);
-      else if (isGiven) this.hide("The app has left its document.");
-      else {
-        isGiven = true;
-        frame.contentWindow.postMessage({ html }, "*");
-      }
+    const begin = () => {
+      if (isGiven) return void this.hide("The app has left its document.");
+      isGiven = true;
+      frame.contentWindow.postMessage({ html }, "*");
+    };
+    const read = (event) => {
+      const { data } = event; // this takes the time that its size needs
+      if (data === READY) begin();
+      return data === READY ? null : data;
+    };
+    const take = (event) => {
+      if (event.source !== null && event.source === frame.contentWindow) bridge.receive(() => read(event));
     };
     addEventListener("message", take, { signal });
     const changed = () => bridge.notify("ui/notifications/host-context-changed", this.#look());
@@ -242,12 +244,15 @@ export class AppView {
   }
 
   #requests() {
-    const { app } = this;
-    const ask = (label, make) => this.#ask(label, make);
+    const { app, frame } = this;
+    const ask = (label, make) => {
+      if (this.#bridge === null || this.frame !== frame) throw new Refusal("The app was closed.");
+      return this.#ask(label, make);
+    };
     return new Map([
       ["tools/call", ({ name, arguments: given }) => app.callTool(textOf(name, "name"), recordOf(given), ask).then(plain)],
       ["resources/read", ({ uri }) => app.readResource(textOf(uri, "uri")).then(plain)],
-      ["ui/open-link", ({ url }) => this.#openLink(url)],
+      ["ui/open-link", ({ url }) => this.#openLink(url, ask)],
       ["ui/request-display-mode", () => ({ mode: "inline" })],
       ...(app.onMessage ? [["ui/message", (params) => this.#say(params)]] : []),
       ...(app.onContext ? [["ui/update-model-context", (params) => this.#inform(params)]] : []),
@@ -260,11 +265,13 @@ export class AppView {
     this.#fit(this.frame);
   }
 
-  /** Give a frame its height; nothing moves while people are asked. */
+  /** Let the body have the height of what is in it, a frame that is given; nothing moves while people are asked. */
   #fit(frame) {
     clearTimeout(this.fitting);
-    if (document.querySelector(".approval, .ui-app-ask") === null) frame.style.height = `${this.height}px`;
-    else if (frame.isConnected) this.fitting = setTimeout(() => this.#fit(frame), FIT_MS);
+    if (document.querySelector(".approval, .ui-app-ask") === null) {
+      this.body.style.minHeight = "";
+      if (frame) frame.style.height = `${this.height}px`;
+    } else if (this.node.isConnected) this.fitting = setTimeout(() => this.#fit(frame), FIT_MS);
   }
 
   /** Show one question after the other; each resolves with what a person has decided. */
@@ -289,20 +296,17 @@ export class AppView {
     const node = first?.make();
     fill(this.asks, node);
     this.alert.textContent = first?.label ?? "";
-    if (node === undefined) return void (hadFocus && document.getElementById("say")?.focus());
-    node.inert = true;
-    setTimeout(() => {
-      node.inert = false;
-      if (hadFocus) node.focus();
-    }, GUARD_MS);
+    const field = document.getElementById("say");
+    if (hadFocus) field?.focus();
+    if (node !== undefined) guard(node, hadFocus && field === null);
   }
 
-  async #openLink(url) {
+  async #openLink(url, ask) {
     const address = webAddress(url);
     if (address === null) throw new Refusal("Only https addresses can be opened.");
     const { host } = new URL(address);
     const label = `The app asks to open ${shown(host, 200)}`;
-    const isOpened = await this.#ask(label, (done) => {
+    const isOpened = await ask(label, (done) => {
       const open = link(address, `Open ${shown(host)}`);
       open.className = "button";
       open.addEventListener("click", () => done(true));
@@ -332,6 +336,24 @@ export class AppView {
     this.app.onContext(text);
     return {};
   }
+}
+
+/** Let a node take clicks and keys when there was none for a while. */
+function guard(node, wantsFocus) {
+  const ended = new AbortController();
+  let waiting;
+  const end = () => {
+    ended.abort();
+    node.inert = false;
+    if (wantsFocus) node.focus();
+  };
+  const wait = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(end, GUARD_MS);
+  };
+  node.inert = true;
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, wait, { signal: ended.signal, capture: true });
+  wait();
 }
 
 function shown(text, most = 80) {

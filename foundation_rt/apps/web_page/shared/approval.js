@@ -66,7 +66,7 @@ export function approvalOf({ tool, approval }, pending, decide) {
   const trusting = approval.decisions.includes("trust") ? buttons.pop() : null;
   const keys = (event) => {
     const chosen = offered.find(({ key }) => key === event.key);
-    if (!chosen || pending !== null || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (!chosen || pending !== null || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     decide(chosen.decision);
   };

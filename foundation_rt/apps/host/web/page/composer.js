@@ -139,7 +139,7 @@ export class Composer {
     // With 229 an input method has taken the key: Safari ends the composition before it says so.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
-    this.#say();
+    if (!event.repeat) this.#say(); // held, it was meant for what had the focus before
   }
 
   #say() {
