@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 
@@ -46,6 +47,9 @@ def test_orders_are_sorted_and_refunded(
         page.get_by_role("button", name="1 server").wait_for()
         field(page).fill("show")
         page.keyboard.press("Enter")
+        # Until the answer has come and the frame has its height, what is clicked moves.
+        page.get_by_text("These are the orders.").wait_for()
+        expect(page.locator("iframe")).to_have_attribute("style", re.compile("height"))
         customers = app.locator("tbody td:nth-child(2)")
         expect(customers).to_have_text(["Ada", "Cy", "Ben"])
         for names in (["Ada", "Ben", "Cy"], ["Cy", "Ben", "Ada"]):
