@@ -48,7 +48,7 @@ def test_orders_are_sorted_and_refunded(
         field(page).fill("show")
         page.keyboard.press("Enter")
         # Until the answer has come and the frame has its height, what is clicked moves.
-        page.get_by_text("These are the orders.").wait_for()
+        page.get_by_role("log").get_by_text("These are the orders.").wait_for()
         expect(page.locator("iframe")).to_have_attribute("style", re.compile("height"))
         customers = app.locator("tbody td:nth-child(2)")
         expect(customers).to_have_text(["Ada", "Cy", "Ben"])
