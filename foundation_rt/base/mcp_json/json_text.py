@@ -17,7 +17,7 @@ MAX_FILE_BYTES = 1024 * 1024
 
 _STRING = r'"(?:\\.|[^"\\])*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_LAST_COMMA = re.compile(rf"{_STRING}|[\[{{]\s*,|,(?=\s*[}}\]])", re.DOTALL)
 
 
 def read_text(path: Path) -> str:
@@ -81,9 +81,9 @@ class _DoubleMemberError(Exception):
 
 
 def _blank(found: re.Match[str]) -> str:
-    """Return a string as it is, else blanks, so that errors name the right place."""
+    """Return blanks, so that errors name the right place; a string, or a first comma, as it is."""
     text = found[0]
-    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
+    return text if text[0] in '"[{' else re.sub(r"[^\n]", " ", text)
 
 
 def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
