@@ -384,7 +384,7 @@ class ServerRoutes:
         servers = self.coordinator.states.keys()
         is_bare = self.settings.prefix == NEVER
         for server_id, status in self.coordinator.states.items():
-            if status.state is ServerState.READY:
+            if status.state is ServerState.READY and self._transform_of(server_id) is not None:
                 listed = [each for server, each, _ in lists["tools"] if server == server_id]
                 self._shaped.look_for_unknown(server_id, listed)
         routes = Routes.of(
