@@ -195,12 +195,15 @@ async def hosting(
     server: Server | None = None,
     store: Any = "memory",
     servers: Mapping[str, Any] | None = None,
+    lists: Iterable[str] = ("tools",),
     change: Callable[[Host], object] = lambda host: None,
 ) -> AsyncIterator[Hosting]:
     """Serve a host with a model that gives these answers."""
     model = ScriptedModel(answers)
     coordinator = Coordinator(
-        {"demo": demo_server()} if servers is None else servers, connections=connection_options()
+        {"demo": demo_server()} if servers is None else servers,
+        connections=connection_options(),
+        lists=lists,
     )
     host = Host(coordinator, model, store, server=server or host_server())
     change(host)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from typing import Any
 
 import orjson
@@ -11,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import Server, ToolAnnotations, ToolDefinition
-from foundation_rt.apps.host.orchestrator.app_calls import MAX_HTML, AppRequestError, read_app
+from foundation_rt import ResourceDefinition, Server, ToolAnnotations, ToolDefinition
 from foundation_rt.apps.host.web.apps import MAX_BODY
 from foundation_rt.apps.web_page.app_frames import MAX_ORIGINS, allowed_origins, frame_policy
 from foundation_rt.base.app_format import MIME_TYPE
@@ -77,39 +75,10 @@ async def test_frame_is_public_and_the_page_is_not_framed() -> None:
         assert "frame-src 'self';" in policy and "frame-ancestors 'none'" in policy
 
 
-def contents(**more: Any) -> dict[str, Any]:
-    """Return a result of `resources/read`."""
-    return {"contents": [{"uri": URI, "mimeType": MIME_TYPE, "text": HTML, **more}]}
-
-
-@pytest.mark.rule("HAPP-12")
-def test_app_is_html_of_its_type_and_bounded() -> None:
-    encoded = b64encode("<p>é".encode()).decode()
-    ui = {"prefersBorder": True}
-    assert read_app(contents(_meta={"ui": ui}), URI) == {"html": HTML, "ui": ui}
-    assert read_app(contents(text=None, blob=encoded), URI) == {"html": "<p>é", "ui": {}}
-    assert read_app(contents(mimeType="Text/HTML; profile=mcp-app", _meta=7), URI)["ui"] == {}
-    for wrong in (
-        {},
-        {"contents": []},
-        {"contents": [7]},
-        {"contents": contents()["contents"] * 2},
-        contents(mimeType="text/html"),
-        contents(text=" "),
-        contents(text=7),
-        contents(text="x" * (MAX_HTML + 1)),
-        contents(text=None, blob="x" * (MAX_HTML * 2)),
-        contents(text=None, blob="not base64"),
-        contents(text=None, blob=b64encode(b"\xff\xfe").decode()),
-    ):
-        with pytest.raises(AppRequestError):
-            read_app(wrong, URI)
-
-
 class Shop:
     """A server with an app, and what it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, mime_type: str = MIME_TYPE) -> None:
         self.server = Server("shop", version="1.0.0", config={"logging": {"level": "error"}})
         self.reads = 0
         self.called: list[tuple[str, int]] = []
@@ -118,10 +87,14 @@ class Shop:
         self.add("count", {"visibility": ["app"]}, read_only=True)
         self.add("secret", {"visibility": ["model"]}, read_only=True)
 
-        @self.server.resource(URI, mime_type=MIME_TYPE)
-        def html() -> str:
-            self.reads += 1
-            return HTML
+        meta = {"ui": {"csp": {"connectDomains": ["https://api.example.com", "*"]}}}
+        page = ResourceDefinition(uri=URI, name="orders", mime_type=mime_type, meta=meta)
+        self.server.register_resource(page, self.html)
+
+    def html(self, arguments: Any, context: Any) -> str:
+        """Return the page, whose contents have no metadata."""
+        self.reads += 1
+        return HTML
 
     def add(self, name: str, ui: dict[str, Any], read_only: bool | None = None) -> None:
         """Add a tool."""
@@ -184,6 +157,25 @@ async def test_app_is_read_once_with_what_its_call_has() -> None:
             history = await again.until("history")
             [asked] = [each for each in history["payload"]["messages"] if each.get("callId")][:1]
             assert asked["metadata"]["app"] == URI
+
+
+@pytest.mark.rule("HAPP-12")
+async def test_app_is_what_a_client_reads_and_asks_for_what_its_entry_says() -> None:
+    for lists, asked in (
+        (["tools"], {}),
+        (
+            ["tools", "resources"],
+            {"connectDomains": ["https://api.example.com"]},
+        ),
+    ):
+        servers = {"shop": Shop().server}
+        async with hosting(ANSWERS, servers=servers, lists=lists) as one, one.page() as page:
+            _, _, body = await one.request("GET", f"{await opened(page)}?call=c1")
+            assert orjson.loads(body)["ui"] == {"csp": asked, "prefersBorder": None}
+    servers = {"shop": Shop("text/html").server}
+    async with hosting(ANSWERS, servers=servers) as one, one.page() as page:
+        _, _, body = await one.request("GET", f"{await opened(page)}?call=c1")
+        assert "its type is 'text/html'" in orjson.loads(body)["error"]["message"]
 
 
 @pytest.mark.rule("HAPP-10")

@@ -8,14 +8,12 @@ ask people, and runs when it comes again with what they have decided; so nothing
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from ....base.app_format import MAX_HTML_BYTES, MIME_TYPE
-from ....client import MCPError
+from ....client import App, InvalidResponseError, MCPError, ReadResult
 from ....protocol.methods import RESOURCES_READ
 from ...coordinator import CoordinatorError, ServerConnections, failure_of
 from ..chat import ChatMessage, Role
@@ -28,9 +26,6 @@ from .scope import session_key
 if TYPE_CHECKING:
     from ...coordinator import ToolRegistryEntry
     from .scope import TurnServices
-
-MAX_HTML = MAX_HTML_BYTES
-"""Most characters of the HTML of an app."""
 
 _TIMEOUT_MS = 10_000
 _KEPT_S = 30.0
@@ -125,7 +120,7 @@ class AppCalls:
         if now < until:
             return page
         result = await self._read(connections, origin.uri, session)
-        page = read_app(result, origin.uri)
+        page = _shown(result, origin.uri, connections.definitions("resources"))
         self._kept.pop(key, None)
         self._kept[key] = now + _KEPT_S, page
         if len(self._kept) > _MAX_KEPT:
@@ -276,36 +271,18 @@ class AppCalls:
             observation.call_ended(name, call_id, ms, is_error, code)
 
 
-def read_app(result: Mapping[str, Any], uri: str) -> dict[str, Any]:
-    """Return the HTML of an app and its metadata, of a result of `resources/read` (HAPP-12).
+def _shown(
+    result: Mapping[str, Any], uri: str, listed: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the HTML of an app and what it asks for, of a result of `resources/read` (HAPP-12).
 
     Raises:
-        AppRequestError: it is none.
+        AppRequestError: it is no app.
     """
-    contents = result.get("contents")
-    found = contents[0] if isinstance(contents, list) and len(contents) == 1 else None
-    if not isinstance(found, dict):
-        raise AppRequestError(f"The app {uri} is not one resource.")
-    if str(found.get("mimeType")).replace(" ", "").lower() != MIME_TYPE:
-        raise AppRequestError(f"The app {uri} does not have the type {MIME_TYPE}.")
-    html = _html(found, uri)
-    meta = found.get("_meta")
-    ui = meta.get("ui") if isinstance(meta, dict) else None
-    return {"html": html, "ui": ui if isinstance(ui, dict) else {}}
-
-
-def _html(found: Mapping[str, Any], uri: str) -> str:
-    text, blob = found.get("text"), found.get("blob")
-    too_large = AppRequestError(f"The app {uri} has more than {MAX_HTML} characters of HTML.")
-    if isinstance(blob, str) and not isinstance(text, str):
-        if len(blob) > MAX_HTML * 4 // 3 + 4:
-            raise too_large
-        try:
-            text = b64decode(blob, validate=True).decode()
-        except ValueError:
-            raise AppRequestError(f"The app {uri} is not UTF-8 in base64.") from None
-    if not isinstance(text, str) or not text.strip():
-        raise AppRequestError(f"The app {uri} has no HTML.")
-    if len(text) > MAX_HTML:
-        raise too_large
-    return text
+    meta = next((each.get("_meta") for each in listed if each.get("uri") == uri), None)
+    try:
+        contents = ReadResult.read(result).contents
+        app = App.read(uri, contents, meta if isinstance(meta, Mapping) else {})
+    except InvalidResponseError as error:
+        raise AppRequestError(f"The app cannot be shown: {error.message}") from None
+    return {"html": app.html, "ui": {"csp": app.csp.wire(), "prefersBorder": app.prefers_border}}
