@@ -368,7 +368,7 @@ class DevPage {
 
   #showView(view, key) {
     if (this.stage.firstChild !== view.node) fill(this.stage, view.node);
-    if (this.client?.server || ["tools", "resources", "prompts", "skills"].includes(view.id) === false) view.open(key);
+    if (this.client?.server || !view.split) view.open(key);
   }
 
   #focusStage(isView) {

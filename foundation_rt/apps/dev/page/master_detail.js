@@ -115,3 +115,37 @@ export class MasterDetail {
     );
   }
 }
+
+/** A view of one list of the server; each subclass has `reload()`, and `detailOf(data)` as `MasterDetail` takes it. */
+export class ListView {
+  constructor(page, { id, title, picture }) {
+    Object.assign(this, { page, id, title, picture });
+    const detailOf = ({ data }) => this.detailOf(data);
+    this.split = new MasterDetail({ noun: id, picture, base: `#/${id}`, detailOf, empty: `The server has no ${id}.` });
+    this.node = this.split.node;
+  }
+
+  /** Return a list of the server; an empty one if the server has not declared it. */
+  async listed(method, member = this.id) {
+    const { client } = this.page;
+    return client.server?.capabilities?.[this.id] === undefined ? [] : client.list(method, member);
+  }
+
+  /** Show entries, as `MasterDetail` takes them. */
+  show(items) {
+    this.count = items.length;
+    this.split.setItems(items);
+  }
+
+  open(key) {
+    this.split.choose(key ?? null);
+  }
+
+  update() {
+    this.split.update();
+  }
+
+  runs() {
+    return this.split.details().map((detail) => detail.runs);
+  }
+}

@@ -2,34 +2,24 @@
 
 import { el, icon } from "/shared/dom.js";
 import { CompletingField } from "./completing_field.js";
-import { MasterDetail } from "./master_detail.js";
+import { ListView } from "./master_detail.js";
 import { messageNodes } from "./questions.js";
 import { RunCard, RunList } from "./run_card.js";
 import { visible } from "./shown_text.js";
 import { definitionNode, firstLine, limited } from "./tools_view.js";
 
-export class PromptsView {
-  id = "prompts";
-  title = "Prompts";
-  picture = "chats";
-
+export class PromptsView extends ListView {
   constructor(page) {
-    this.page = page;
-    this.split = new MasterDetail({
-      noun: "prompts",
-      picture: this.picture,
-      base: "#/prompts",
-      detailOf: (item) => new PromptDetail(page, item.data),
-      empty: "The server has no prompts.",
-    });
-    this.node = this.split.node;
+    super(page, { id: "prompts", title: "Prompts", picture: "chats" });
+  }
+
+  detailOf(prompt) {
+    return new PromptDetail(this.page, prompt);
   }
 
   async reload() {
-    const isThere = this.page.client.server?.capabilities?.prompts !== undefined;
-    const prompts = isThere ? await this.page.client.list("prompts/list", "prompts") : [];
-    this.count = prompts.length;
-    this.split.setItems(
+    const prompts = await this.listed("prompts/list");
+    this.show(
       prompts.map((prompt) => ({
         key: prompt.name,
         title: prompt.title ?? prompt.name,
@@ -37,18 +27,6 @@ export class PromptsView {
         data: prompt,
       })),
     );
-  }
-
-  open(key) {
-    this.split.choose(key ?? null);
-  }
-
-  update() {
-    this.split.update();
-  }
-
-  runs() {
-    return this.split.details().map((detail) => detail.runs);
   }
 }
 

@@ -4,36 +4,25 @@ import { button, el, icon } from "/shared/dom.js";
 import { numberOf } from "/shared/exact_numbers.js";
 import { contentNodes } from "/shared/results.js";
 import { CompletingField } from "./completing_field.js";
-import { MasterDetail } from "./master_detail.js";
+import { ListView } from "./master_detail.js";
 import { RunCard, RunList } from "./run_card.js";
 import { preciseTime, size, visible } from "./shown_text.js";
 import { definitionNode, limited } from "./tools_view.js";
 import { expanded, variablesOf } from "./uri_template.js";
 
-export class ResourcesView {
-  id = "resources";
-  title = "Resources";
-  picture = "file";
-
+export class ResourcesView extends ListView {
   constructor(page) {
-    this.page = page;
-    this.split = new MasterDetail({
-      noun: "resources",
-      picture: this.picture,
-      base: "#/resources",
-      detailOf: ({ data }) => (data.uriTemplate === undefined ? new ResourceDetail(page, data) : new TemplateDetail(page, data)),
-      empty: "The server has no resources.",
-    });
-    this.node = this.split.node;
+    super(page, { id: "resources", title: "Resources", picture: "file" });
+  }
+
+  detailOf(data) {
+    return data.uriTemplate === undefined ? new ResourceDetail(this.page, data) : new TemplateDetail(this.page, data);
   }
 
   async reload() {
-    const { client } = this.page;
-    const isThere = client.server?.capabilities?.resources !== undefined;
-    const resources = isThere ? await client.list("resources/list", "resources") : [];
-    const templates = isThere ? await client.list("resources/templates/list", "resourceTemplates") : [];
-    this.count = resources.length + templates.length;
-    this.split.setItems([
+    const resources = await this.listed("resources/list");
+    const templates = await this.listed("resources/templates/list", "resourceTemplates");
+    this.show([
       ...resources.map((each) => ({ key: each.uri, title: each.title ?? each.name ?? each.uri, sub: each.uri, data: each })),
       ...templates.map((each) => ({
         key: each.uriTemplate,
@@ -46,21 +35,9 @@ export class ResourcesView {
     for (const detail of this.split.details()) await detail.renewSubscription?.();
   }
 
-  open(key) {
-    this.split.choose(key ?? null);
-  }
-
   /** The server says that a resource has changed. */
   changed(uri) {
     for (const detail of this.split.details()) detail.changed(uri);
-  }
-
-  update() {
-    this.split.update();
-  }
-
-  runs() {
-    return this.split.details().map((detail) => detail.runs);
   }
 }
 

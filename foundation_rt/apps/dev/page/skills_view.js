@@ -4,7 +4,7 @@ import { button, el } from "/shared/dom.js";
 import { numberOf } from "/shared/exact_numbers.js";
 import { count } from "/shared/format.js";
 import { contentNodes, safely, valueNode } from "/shared/results.js";
-import { MasterDetail } from "./master_detail.js";
+import { ListView } from "./master_detail.js";
 import { RpcError } from "./rpc_errors.js";
 import { RunCard, RunList } from "./run_card.js";
 import { size, visible } from "./shown_text.js";
@@ -13,27 +13,18 @@ import { definitionNode, firstLine, limited } from "./tools_view.js";
 const UNKNOWN_METHOD = -32601;
 const MOST_FILES = 512;
 
-export class SkillsView {
-  id = "skills";
-  title = "Skills";
-  picture = "skills";
-
+export class SkillsView extends ListView {
   constructor(page) {
-    this.page = page;
-    this.split = new MasterDetail({
-      noun: "skills",
-      picture: this.picture,
-      base: "#/skills",
-      detailOf: ({ data }) => new SkillDetail(page, data),
-      empty: "The server has no skills.",
-    });
-    this.node = this.split.node;
+    super(page, { id: "skills", title: "Skills", picture: "skills" });
+  }
+
+  detailOf(skill) {
+    return new SkillDetail(this.page, skill);
   }
 
   async reload() {
     const skills = (await listed(this.page.client)).filter(({ uri }) => typeof uri === "string");
-    this.count = skills.length;
-    this.split.setItems(
+    this.show(
       skills.map((skill) => ({
         key: skill.uri,
         title: String(skill.frontmatter?.name ?? skill.uri),
@@ -41,18 +32,6 @@ export class SkillsView {
         data: skill,
       })),
     );
-  }
-
-  open(key) {
-    this.split.choose(key ?? null);
-  }
-
-  update() {
-    this.split.update();
-  }
-
-  runs() {
-    return this.split.details().map((detail) => detail.runs);
   }
 }
 

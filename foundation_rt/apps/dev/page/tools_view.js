@@ -7,38 +7,24 @@ import { markdown } from "/shared/markdown.js";
 import { jsonNode, resultNodes } from "/shared/results.js";
 import { isRecord } from "/shared/schema.js";
 import { SchemaForm } from "/shared/schema_form.js";
-import { MasterDetail } from "./master_detail.js";
+import { ListView } from "./master_detail.js";
 import { RunCard, RunList } from "./run_card.js";
 import { visible, visibleLines } from "./shown_text.js";
 import { Tabs } from "./tabs.js";
 import { appOf, toolApp } from "./tool_app.js";
 
-export class ToolsView {
-  id = "tools";
-  title = "Tools";
-  picture = "tools";
-
+export class ToolsView extends ListView {
   constructor(page) {
-    this.page = page;
-    this.split = new MasterDetail({
-      noun: "tools",
-      picture: this.picture,
-      base: "#/tools",
-      detailOf: (item) => new ToolDetail(page, item.data),
-      empty: "The server has no tools.",
-    });
-    this.node = this.split.node;
-    this.count = null;
+    super(page, { id: "tools", title: "Tools", picture: "tools" });
+  }
+
+  detailOf(tool) {
+    return new ToolDetail(this.page, tool);
   }
 
   async reload() {
-    if (this.page.client.server?.capabilities?.tools === undefined) return this.#set([]);
-    this.#set(await this.page.client.list("tools/list", "tools"));
-  }
-
-  #set(tools) {
-    this.count = tools.length;
-    this.split.setItems(
+    const tools = await this.listed("tools/list");
+    this.show(
       tools.map((tool) => ({
         key: tool.name,
         title: tool.title ?? tool.annotations?.title ?? tool.name,
@@ -46,18 +32,6 @@ export class ToolsView {
         data: tool,
       })),
     );
-  }
-
-  open(key) {
-    this.split.choose(key ?? null);
-  }
-
-  update() {
-    this.split.update();
-  }
-
-  runs() {
-    return this.split.details().map((detail) => detail.runs);
   }
 }
 
