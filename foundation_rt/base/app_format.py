@@ -161,6 +161,7 @@ CSP_MEMBERS: Final[Mapping[str, str]] = {
 
 
 def _domains(found: object) -> tuple[str, ...]:
-    """Return the well-formed origins of a list."""
-    listed: Iterable[Any] = found[:MAX_DOMAINS] if isinstance(found, list) else ()
-    return tuple(each for each in listed if is_domain(each))
+    """Return the well-formed origins of a list; a slash at the end of one is left out."""
+    listed = found[:MAX_DOMAINS] if isinstance(found, list) else ()
+    texts = (each.removesuffix("/") for each in listed if isinstance(each, str))
+    return tuple(each for each in texts if is_domain(each))

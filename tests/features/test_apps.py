@@ -401,7 +401,7 @@ def test_csp_that_asks_for_everything_is_given_nothing() -> None:
     wide = {
         "connectDomains": ["*", "https:", "data:", "'self'", "https://*", "https://a b", 5, None],
         "resourceDomains": "https://a.example.com",
-        "frameDomains": ["https://ok.example.com", "https://x;script-src *"] * 100,
+        "frameDomains": ["https://ok.example.com/", "https://x;script-src *"] * 100,
     }
     csp = AppCsp.read(wide)
     assert csp.connect_domains == csp.resource_domains == csp.base_uri_domains == ()

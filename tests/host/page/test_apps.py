@@ -453,7 +453,7 @@ def test_app_that_floods_is_ended(watched: WatchedPage, flood: str, reason: str)
 
 
 @pytest.mark.rule("HAPP-12")
-@pytest.mark.parametrize(("name", "said"), [("large", "more than 16777216"), ("wrong", "type")])
+@pytest.mark.parametrize(("name", "said"), [("large", "which is 16 MiB"), ("wrong", "type")])
 def test_app_that_cannot_be_shown_says_why(watched: WatchedPage, name: str, said: str) -> None:
     page = watched.page
     field(page).fill(name)

@@ -284,5 +284,5 @@ def _shown(
         contents = ReadResult.read(result).contents
         app = App.read(uri, contents, meta if isinstance(meta, Mapping) else {})
     except InvalidResponseError as error:
-        raise AppRequestError(f"The app cannot be shown: {error.message}") from None
+        raise AppRequestError(error.message) from None
     return {"html": app.html, "ui": {"csp": app.csp.wire(), "prefersBorder": app.prefers_border}}
