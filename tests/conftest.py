@@ -81,6 +81,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.skip(reason=f"one case in {every} is run"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many commands the journeys took, and how long."""
+    for report in terminalreporter.stats.get("", ()):  # of the ends of tests
+        for name, told in report.user_properties:
+            if name == "journey":
+                terminalreporter.write_line(f"{report.nodeid}: {told}")
+
+
 def pytest_sessionfinish() -> None:
     """Leave nothing in the services."""
     drop_emptied_schemas()
