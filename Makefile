@@ -14,7 +14,7 @@ FUZZER := atheris==3.0.0
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
-SLOW := tests/bench tests/interop tests/host/page tests/dev/page tests/test_site.py tests/test_types.py
+SLOW := tests/bench tests/interop tests/journeys tests/host/page tests/dev/page tests/test_site.py tests/test_types.py
 
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -69,8 +69,8 @@ $(DEMO_INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,jsonschema]'
 	@touch $@
 
-# What a developer runs: few random cases, without the tests of pages, of benchmarks and of programs by others
-# (servers, clients, type checkers).
+# What a developer runs: few random cases, without the tests of pages, of benchmarks, of what guides say and of
+# programs by others (servers, clients, type checkers).
 test: $(INSTALLED)
 	$(COMPILE)
 	$(PYTEST) $(addprefix --ignore=,$(SLOW))

@@ -166,15 +166,16 @@ def test_container_runs_a_command_that_exists() -> None:
 
 def test_proxies_hand_streams_on_at_once() -> None:
     """The two configurations ran in front of a server; this holds what matters in them."""
-    [nginx], [caddy] = of_language("nginx"), of_language("caddyfile")
+    [nginx, below_path], [caddy] = of_language("nginx"), of_language("caddyfile")
     settings = ServerConfig().http
-    for block in (nginx, caddy):
+    for block in (nginx, below_path, caddy):
         assert f"{settings.host}:{settings.port}" in block.text
         assert block.text.count("{") == block.text.count("}")
-    assert "proxy_buffering off;" in nginx.text
-    assert "proxy_set_header Host $host;" in nginx.text
-    [seconds] = re.findall(r"proxy_read_timeout (\d+)s;", nginx.text)
-    assert int(seconds) * 1000 > settings.keep_alive_ms
+    for block in (nginx, below_path):
+        assert "proxy_buffering off;" in block.text
+        assert "proxy_set_header Host $host;" in block.text
+        [seconds] = re.findall(r"proxy_read_timeout (\d+)s;", block.text)
+        assert int(seconds) * 1000 > settings.keep_alive_ms
     [mebibytes] = re.findall(r"client_max_body_size (\d+)m;", nginx.text)
     assert int(mebibytes) << 20 >= settings.max_body_bytes
 

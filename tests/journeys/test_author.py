@@ -28,15 +28,18 @@ def test_first_tool_is_called_seen_tested_and_installed(journey: Journey) -> Non
     journey.reached("first call")
     journey.leave("foundation-rt serve tools.py", "the entry of the desktop client does")
     opened = journey.set_browser()
-    with journey.running("foundation-rt dev tools.py --open", "page"), chromium() as browser:
-        with watched_page(browser, opened()) as watched:
-            page = watched.page
-            page.get_by_role("link", name="forecast").click()
-            page.get_by_label("city").fill("Oslo")
-            page.keyboard.press("Control+Enter")
-            expect(page.get_by_role("article").first).to_contain_text("sunny")
-            journey.reached("page")
-            shot(page, "journey-dev")
+    with (
+        journey.running("foundation-rt dev tools.py --open", "page"),
+        chromium() as browser,
+        watched_page(browser, opened()) as watched,
+    ):
+        page = watched.page
+        page.get_by_role("link", name="forecast").click()
+        page.get_by_label("city").fill("Oslo")
+        page.keyboard.press("Control+Enter")
+        expect(page.get_by_role("article").first).to_contain_text("sunny")
+        journey.reached("page")
+        shot(page, "journey-dev")
     journey.write("test_tools.py", "def test_forecast")
     journey.run("pip install pytest")
     assert "1 passed" in journey.run("pytest")

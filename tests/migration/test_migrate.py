@@ -489,7 +489,7 @@ async def test_transport_of_a_call_is_a_text() -> None:
 
 PROVIDER = "from fastmcp.server.auth.providers.github import GitHubProvider\n"
 DECISIONS = {
-    f"{PROVIDER}GitHubProvider()\n": (2, "OAuth"),
+    f"{PROVIDER}GitHubProvider()\n": (2, "http.api_keys"),
     f"{SERVER}other = FastMCP('a', auth=mcp)\n": (3, "auth=mcp"),
     f"{SERVER}async def f(ctx: Context):\n    ctx.client_id\n": (4, "principal"),
     f"{SERVER}mcp.enable(keys={{'tool:a'}})\n": (3, "names of tools"),
@@ -583,7 +583,7 @@ async def test_middleware_of_second_sdk_stays_in_a_server_that_is_rewritten() ->
     ("call", "kept", "words"),
     [
         ("http_app(middleware=[f])", "mcp.asgi_app(middleware=[f])", "wrap server.asgi_app()"),
-        ("run('http', auth=f)", "mcp.run_http(auth=f)", "OAuth"),
+        ("run('http', auth=f)", "mcp.run_http(auth=f)", "http.api_keys"),
         ("run('http', uvicorn_config=f)", "uvicorn_config=f, no_auth=True)", "with uvicorn"),
         ("run('http', **f)", "**f", "look at what"),
     ],

@@ -95,6 +95,10 @@ class Journey:
         """Give the commands that follow a variable of the machine, such as its browser."""
         self._variables[name] = value
 
+    def variable(self, name: str) -> str:
+        """Return a variable that the commands have."""
+        return self._variables[name]
+
     def set_browser(self) -> Callable[[], str]:
         """Set a browser that opens nothing; return what waits for the address it is given."""
         pipe, script = self.folder / "home" / "opened", self.folder / "home" / "browser"
@@ -115,15 +119,20 @@ class Journey:
 
     # -- pages
 
-    def follow(self, page: Path, *languages: str) -> None:
+    def follow(self, page: Path) -> None:
         """Take the blocks of a page; the commands of those for a shell are to be run."""
-        found = [*blocks_of(page)]
-        self._blocks += found
+        found = self.open(page)
         for block in found:
-            if block.language in (languages or ("sh",)):
+            if block.language == "sh":
                 for line in block.text.replace("\\\n", " ").splitlines():
                     if line.strip() and not line.startswith("#"):
                         self._known.setdefault(line, block.place)
+
+    def open(self, page: Path) -> list[Block]:
+        """Take the blocks of a page, of which none has to be run."""
+        found = [*blocks_of(page)]
+        self._blocks += found
+        return found
 
     def block(self, words: str) -> str:
         """Return the one block in which these words stand, with the values of the reader."""
@@ -139,6 +148,7 @@ class Journey:
 
     def _line(self, start: str) -> str:
         found = [line for line in self._known if line.startswith(start)]
+        found = [line for line in found if line == start] or found
         assert len(found) == 1, f"{found or 'no command'} begin(s) with {start!r}"
         return found[0]
 
@@ -170,12 +180,12 @@ class Journey:
         line = self._replaced(line)
         return _CHECKOUT.sub(str(self.wheel), line) if "pip install" in line else line
 
-    def run(self, start: str, fails: bool = False) -> str:
+    def run(self, start: str, code: int = 0) -> str:
         """Run the command that begins so, to its end; return its standard output.
 
         Args:
             start: the beginning of its line.
-            fails: it ends with 1, since there is something to do.
+            code: its exit code.
         """
         line = self._take(start)
         state = self.folder / "home" / "state"
@@ -191,8 +201,8 @@ class Journey:
         )
         self.said = done.stderr
         said = f"{line}\n{done.stdout}{done.stderr}"
-        assert done.returncode == (1 if fails else 0), said
-        if not fails:
+        assert done.returncode == code, said
+        if code == 0:
             pairs = (each.partition("=") for each in state.read_text().split("\0") if each)
             self._variables = {name: value for name, _, value in pairs}
         return done.stdout
@@ -222,7 +232,7 @@ class Journey:
         """
         line = self._take(start).partition("#")[0].strip().removesuffix("&")
         process = subprocess.Popen(
-            ["bash", "-c", f"{line} & trap 'kill %1' TERM; wait %1; wait %1"],
+            ["bash", "-c", f"exec env {line}"],
             cwd=self._variables["PWD"],
             env=self._variables,
             stdin=subprocess.DEVNULL,
@@ -234,9 +244,10 @@ class Journey:
             try:
                 program.wait_for(until)
                 yield program
-                end(process, PATIENCE)
+                if process.returncode is None:
+                    end(process, PATIENCE)
             finally:
-                process.terminate()
+                process.kill()
 
 
 @define(eq=False)
@@ -245,6 +256,7 @@ class Program:
 
     process: subprocess.Popen[bytes]
     text: str = field(default="", init=False)
+    _is_over: bool = field(default=False, init=False)
     _has_more: threading.Condition = field(factory=threading.Condition, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -256,13 +268,23 @@ class Program:
             with self._has_more:
                 self.text += line.decode("utf-8", "replace")
                 self._has_more.notify_all()
+        with self._has_more:
+            self._is_over = True
+            self._has_more.notify_all()
 
     def wait_for(self, words: str, times: int = 1) -> str:
         """Wait until it has written words so often; return all that it has written."""
         with self._has_more:
-            if not self._has_more.wait_for(lambda: self.text.count(words) >= times, PATIENCE / 5):
+            self._has_more.wait_for(
+                lambda: self._is_over or self.text.count(words) >= times, PATIENCE / 5
+            )
+            if self.text.count(words) < times:
                 raise Hanging(f"{words!r} is not in what it wrote:\n{self.text}")
             return self.text
+
+    def finish(self) -> None:
+        """Wait for its end; fail if it does not end well."""
+        assert self.process.wait(PATIENCE / 5) == 0, self.text
 
 
 def _uv_cache() -> str:

@@ -148,6 +148,10 @@ class _Imports(cst.CSTTransformer):
             every = [*standard, *ours]
             every[0] = every[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
             standard, ours = every, []
+        elif standard and first and not any(each.comment for each in body[first].leading_lines):
+            # The blank line above the imports stays above them.
+            standard[0] = standard[0].with_changes(leading_lines=body[first].leading_lines)
+            body[first] = body[first].with_changes(leading_lines=[])
         body = [*body[:first], *standard, *body[first:last], *ours, *body[last:]]
         return updated_node.with_changes(body=body)
 

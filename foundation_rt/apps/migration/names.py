@@ -37,6 +37,9 @@ class ArgumentRule:
 
 _PRESENTATION = ("name", "title", "description", "icons", "meta")
 _TYPE = {"type": ""}
+_LOGIN = (
+    "remove it; set http.api_keys, or the section oauth or authorization (spec/guide/security.md)"
+)
 
 _ON_DUPLICATE = (
     *("warn_on_duplicate_tools", "warn_on_duplicate_resources", "warn_on_duplicate_prompts"),
@@ -70,9 +73,9 @@ SERVER = ArgumentRule(
         "website": "",
     },
     decides={
-        "auth": "set up OAuth in the section `http` of the configuration (spec/auth.md)",
-        "auth_server_provider": "set up OAuth in the section `http` of the configuration",
-        "token_verifier": "set up OAuth in the section `http` of the configuration",
+        "auth": _LOGIN,
+        "auth_server_provider": _LOGIN,
+        "token_verifier": _LOGIN,
         "middleware": "write `@server.middleware async def f(call, proceed)`",
         "cache_hints": "give cache_ttl_ms=... to each resource, or set it in the configuration",
         "resource_security": "values of variables never leave their folder: remove it",
@@ -505,8 +508,8 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ("mcp.client", "a client is `foundation_rt.client.connect` (spec/client.md)"),
     ("mcp.ClientSession", "a client is `foundation_rt.client.connect` (spec/client.md)"),
     ("mcp.StdioServerParameters", "a client is `foundation_rt.client.connect` (spec/client.md)"),
-    ("fastmcp.server.auth", "set up OAuth in the section `http` of the configuration"),
-    ("mcp.server.auth", "set up OAuth in the section `http` of the configuration"),
+    ("fastmcp.server.auth", _LOGIN),
+    ("mcp.server.auth", _LOGIN),
     ("fastmcp.server.providers.openapi", "use Server.from_openapi"),
     ("fastmcp.server.openapi", "use Server.from_openapi"),
     ("fastmcp.server.providers", "register what the provider has, or mount a server"),
