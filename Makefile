@@ -27,7 +27,7 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install lock bounds demo docs tables test test-all test-long coverage conformance windows simulate soak fuzz lint bench bench-peers bench-engines trace clean
+.PHONY: install lock bounds demo docs tables pictures test test-all test-long coverage conformance windows simulate soak fuzz lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
@@ -139,6 +139,10 @@ bench-engines: $(INSTALLED)
 # Write the tables of settings and codes into spec/; CI checks that they are written.
 tables: $(INSTALLED)
 	$(BIN)/python -m tests.docs
+
+# Make the pictures of the README anew, from running programs in the system's Chromium.
+pictures: $(INSTALLED)
+	$(BIN)/python -m tests.pictures
 
 # The site of all documents and of the API, below build/site, with llms.txt; a broken link is an error.
 docs: $(INSTALLED)

@@ -286,11 +286,11 @@ def _kind_schema(kind: Kind) -> dict[str, Any]:
 
 
 def figures() -> str:
-    """Return the figures beside other libraries in brief, the chart and a link to all of them."""
+    """Return the figures beside other libraries in brief, and a link to all of them."""
     return (
         f"{reporting.summary(_measured())}\n"
-        "![Bars of these figures](spec/guide/figures/peers.svg)\n\n"
-        "[All figures](spec/guide/figures/peers.md); **bold** is the best besides the floor.\n"
+        "[All figures, and how they are measured](spec/guide/figures/peers.md); **bold** is the"
+        " best besides the floor.\n"
     )
 
 

@@ -17,6 +17,7 @@ PAGES = [
     README,
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "spec").rglob("*.md")),
 ]
 HOSTS = {"keepachangelog.com"}

@@ -93,7 +93,8 @@ def test_links_within_the_site_lead_to_pages_and_anchors(site: Path) -> None:
     read_pages = {path: read(path) for path in sorted(site.rglob("*.html"))}
     broken = []
     for path, page in read_pages.items():
-        for link in page.links:
+        pictures = [each for each in page.loaded if each.endswith((".png", ".svg"))]
+        for link in (*page.links, *pictures):
             parts = urlsplit(link)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if parts.scheme or (not LONG and target not in read_pages):

@@ -36,6 +36,9 @@ def build(site: Path, only: tuple[str, ...] = ()) -> int:
         builder.build(filenames=[next(source.glob(f"{page}.*")) for page in only])
         code = builder.statuscode
     if not code:
+        # A page may name them in HTML, where Sphinx does not look.
+        figures = Path("spec", "guide", "figures")
+        shutil.copytree(pages.ROOT / figures, site / figures, dirs_exist_ok=True)
         llms.write(site)
         (site / ".buildinfo").unlink(missing_ok=True)
     return code

@@ -20,6 +20,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 _SOURCE = "Source"
 _SSH = re.compile(r"(?:ssh://)?[\w.-]+@(?P<host>[\w.-]+)(?::\d+/|[:/])(?P<path>[^:]+)")
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!https?:|#)(?P<path>[^)#\s]+)[^)]*\)\n?")
+_PICTURE = re.compile(r"<picture>.*?</picture>\n?", re.DOTALL)
+_ADDRESS = re.compile(r'(?P<name> src(?:set)?=")(?!https?:)')
 
 
 class PackageIndexMetadata(MetadataHookInterface):
@@ -85,7 +87,9 @@ def linked(text: str, home: str | None) -> str:
         home: the address of the project. Without one no image is left, and of a link its text and
             its path.
     """
-    return _LINK.sub(_without_home if home is None else _with_home(home), text)
+    if home is None:
+        return _LINK.sub(_without_home, _PICTURE.sub("", text))
+    return _LINK.sub(_with_home(home), _ADDRESS.sub(rf"\g<name>{home}/raw/HEAD/", text))
 
 
 def _without_home(link: re.Match[str]) -> str:

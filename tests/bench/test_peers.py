@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bench.peers import environments, measuring, reporting
+from bench.peers import environments, measuring, promises, reporting
 from bench.peers.__main__ import main, measure
 from bench.peers.contestants import HTTP, NODE, STDIO, Contestant
 from bench.peers.environments import Environment, NotInstalledError, installed
@@ -151,3 +151,11 @@ def test_an_unknown_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main([str(tmp_path), "--only", "mpc"]) == 2
     assert "no contestant mpc" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_of_promises_says_what_the_runtime_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promises, "LIBRARIES", (promises.LIBRARIES[0], MISSING))
+    quick = dict(list(promises.PROMISES.items())[:3])
+    monkeypatch.setattr(promises, "PROMISES", quick)
+    lines = promises.table(environments.present).splitlines()
+    assert [line.split(" | ")[1] for line in lines[2:]] == ["refused |"] * 3
