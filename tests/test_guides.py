@@ -574,3 +574,34 @@ async def test_the_feature_of_the_guide_works(
             "RESOURCE_EXHAUSTED",
         ]
         assert (await other.request("example/notes/read"))["notes"] == []
+
+
+async def test_the_tool_of_the_deadlines_guide_counts(tmp_path: Path) -> None:
+    server = run({"__name__": "archive"}, "def count_lines(")["server"]
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    async with TestClient(server) as client:
+        files = [str(tmp_path / "a.txt")] * 2
+        assert await client.call("count_lines", files=files) == 4
+
+
+async def test_the_client_of_the_errors_guide_tells_failures_apart() -> None:
+    lend = run({"__name__": "library"}, "async def try_to_lend(")["try_to_lend"]
+    assert await lend("Form") == "NOT_FOUND: ['Forms']"
+    assert await lend(5) == "E203, may have run: False"
+
+
+async def test_the_reader_of_the_security_guide_does_not_see_what_writes() -> None:
+    defined = run({"__name__": "notes"}, "def wipe(")
+    app = defined["server"].asgi_app()
+    for entry, tools in zip(defined["KEYS"], (["health", "wipe"], ["health"]), strict=True):
+        visit = ask(app, "tools/list", headers={"x-api-key": entry.split(":")[1]})
+        await visit.task
+        listed = orjson.loads(visit.body)["result"]["tools"]
+        assert sorted(each["name"] for each in listed) == tools
+
+
+def test_the_client_of_the_task_server_guide_keeps_tasks(tmp_path: Path) -> None:
+    keep = run({}, "async def keep(titles")["keep"]
+    database = f"--database sqlite:{tmp_path / 'tasks.db'}"
+    target = f"{sys.executable} -m foundation_rt task-server {database}"
+    assert asyncio.run(keep(["Write docs"], target)) == "COMPLETED"

@@ -26,7 +26,14 @@ GUIDES = {
     "Run": ("deployment", "packages", "authorization", "security", "operations"),
     "Move": ("from-fastmcp", "from-the-official-sdk"),
     "More": (
-        *("figures/peers", "../rough-edges", "../threat-model", "glossary", "development"),
+        *(
+            "figures/peers",
+            "figures/engines",
+            "../rough-edges",
+            "../threat-model",
+            "glossary",
+            "development",
+        ),
         *("../../CONTRIBUTING", "../../SECURITY", "../../CHANGELOG"),
     ),
 }

@@ -17,10 +17,10 @@ FORECAST = {"city": "Oslo", "days": ["sunny"] * 3}
 
 def test_first_tool_is_called_seen_tested_and_installed(journey: Journey) -> None:
     journey.follow(GUIDES / "tutorial.md")
-    for start in ("pip install . ", "pip install '.[http]' ", "pip install '.[http,redis"):
+    for start in ("pip install -e . ", "pip install -e '.[http]' ", "pip install -e '.[http,redis"):
         journey.leave(start, "test_installed.py installs each")
     journey.make_environment()
-    journey.run("pip install '.[http,client,cli]'")
+    journey.run("pip install -e '.[http,client,cli]'")
     journey.write("tools.py", "def forecast")
     assert "forecast" in journey.run("foundation-rt check tools.py")
     assert "0 refusals" in journey.run("foundation-rt check --portable tools.py")

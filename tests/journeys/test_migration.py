@@ -23,7 +23,7 @@ def test_server_of_fastmcp_is_migrated_and_serves(journey: Journey) -> None:
     port = free_port()
     journey.values = {":8000": f":{port}", ".[http,migrate]'": ".[http,migrate]' pydantic"}
     journey.make_environment()
-    journey.run("pip install '.[http,migrate]'")
+    journey.run("pip install -e '.[http,migrate]'")
     server = Path(shutil.copy(SERVER, journey.folder / "server.py"))
     difference = journey.run("foundation-rt migrate server.py", code=1)
     assert server.read_text("utf-8") == SERVER.read_text("utf-8")

@@ -80,7 +80,7 @@ def test_server_is_reached_below_a_path_with_a_login_and_counted(journey: Journe
             "ann@example.com,org:acme": "ann@x.org",
         }
         journey.make_environment()
-        journey.run("pip install '.[http-full,metrics]'")
+        journey.run("pip install -e '.[http-full,metrics]'")
         journey.write("tools.py", "def forecast")
         journey.write("config.toml", "allowed_hosts")
         for name in ("PROVIDER", "CLIENT_ID", "CLIENT_SECRET", "ALLOW"):

@@ -1,7 +1,7 @@
 """A reader who follows a page: its commands and files, in a new folder with a new environment.
 
     journey.follow(GUIDES / "tutorial.md")
-    journey.run("pip install '.[http,client,cli]'")
+    journey.run("pip install -e '.[http,client,cli]'")
     journey.write("tools.py", "def forecast")
     assert "forecast" in journey.run("foundation-rt check tools.py")
     journey.leave("foundation-rt serve tools.py", "its client starts it")
@@ -178,7 +178,10 @@ class Journey:
         self._known[line] = ""
         self.commands.append(line)
         line = self._replaced(line)
-        return _CHECKOUT.sub(str(self.wheel), line) if "pip install" in line else line
+        if not line.startswith("pip install"):
+            return line
+        # The wheel takes the place of the checkout, which `-e` would install as it lies there.
+        return _CHECKOUT.sub(str(self.wheel), line.replace(" -e ", " "))
 
     def run(self, start: str, code: int = 0) -> str:
         """Run the command that begins so, to its end; return its standard output.
