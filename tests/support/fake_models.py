@@ -17,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, Self
 
@@ -29,6 +31,7 @@ from foundation_rt.apps.host.llm.providers import make_service
 from foundation_rt.apps.host.llm.service import LLMConfig
 from tests.support.dialects import DIALECTS, Step, encoded
 from tests.support.strict_wires import refusal
+from tests.trace import ROOT
 
 KEY = "sk-secret-0123456789"
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -234,3 +237,25 @@ def _wire(request: Recorded) -> str:
     if "chat/completions" in request.path:
         return "openai"
     return "anthropic" if "messages" in request.path else "gemini"
+
+
+@contextmanager
+def running_models(*answers: Sequence[Step]) -> Iterator[str]:
+    """Run the server in a process of its own; yield its URL, without a path."""
+    words = [sys.executable, "-m", "tests.support.fake_models", json.dumps(answers)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+async def _serve(answers: Sequence[Sequence[Step]]) -> None:
+    async with FakeModels(answers) as fake:
+        print(fake.config("").base_url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(json.loads(sys.argv[1])))

@@ -38,6 +38,17 @@ def install(requirements: Path) -> Path:
     return python
 
 
+def make(environment: Path, *requirements: object) -> Path:
+    """Make an environment with these packages and what they need; return its folder of programs.
+
+    Raises:
+        RuntimeError: the installation failed; with what it wrote.
+    """
+    _run("venv", "--quiet", "--python", sys.executable, environment)
+    _run("pip", "install", "--quiet", "--python", environment, *requirements)
+    return environment / "bin"
+
+
 def _run(*words: object) -> None:
     command = [str(word) for word in (UV, *words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
