@@ -1372,13 +1372,24 @@ class Server:
     def runtime(self) -> ServerRuntime:
         """The wired components; made, and the configuration loaded, when first used.
 
-        A mounted server has those of the outer one.
+        That generates the checks of all tools (REG-18). A mounted server has the components of the
+        outer one.
 
         Raises:
             ConfigError: lists every problem of the configuration.
         """
         if self._mounted_in is not None:
             return self._mounted_in[0].runtime
+        if self._runtime is None:
+            for _ in self.stdio_runtime.registry.generate_checks():
+                pass
+        return self.stdio_runtime
+
+    @property
+    def stdio_runtime(self) -> ServerRuntime:
+        """The same components for `kernel.stdio.transport`, which generates the checks itself."""
+        if self._mounted_in is not None:
+            return self._mounted_in[0].stdio_runtime
         if self._runtime is None:
             config = self.load_config()
             if config.has_ledger():
@@ -1494,7 +1505,7 @@ class Server:
         self._prepare_to_run(config)
         from .kernel.stdio.transport import serve
 
-        exit_code = serve(self.runtime, process_goes_on=True)
+        exit_code = serve(self.stdio_runtime, process_goes_on=True)
         if exit_code:
             raise SystemExit(exit_code)
 
@@ -1572,7 +1583,7 @@ def start_server(server: Server) -> int:
     """
     from .kernel.stdio.transport import serve
 
-    return serve(server.runtime)
+    return serve(server.stdio_runtime)
 
 
 def _is_same_as(principal: Principal) -> Callable[[Principal | None], bool]:

@@ -101,17 +101,28 @@ def inline_call() -> dict[str, Any]:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def send(method: str, params: dict[str, Any], **more: Any) -> None:
-            message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
-            process.stdin.write(json.dumps(message).encode() + b"\n")
+        def send(*messages: dict[str, Any]) -> list[Any]:
+            for message in messages:
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             process.stdin.flush()
+            return [json.loads(process.stdout.readline()) for each in messages if "id" in each]
 
-        send("initialize", first, id=0)
-        process.stdout.readline()
-        send("notifications/initialized", {})
-        for number in range(6):
-            send("tools/call", {"name": "probe", "arguments": {"number": number}}, id=number + 1)
-            reply = json.loads(process.stdout.readline())
+        calls = [
+            {
+                "id": number,
+                "method": "tools/call",
+                "params": {"name": "probe", "arguments": {"number": number}},
+            }
+            for number in range(6)
+        ]
+        # At once: while requests wait the server does nothing else, as generating checks (REG-18).
+        send(
+            {"id": "i", "method": "initialize", "params": first},
+            {"method": "notifications/initialized"},
+            *calls[:2],
+        )
+        for call in calls[2:]:
+            [reply] = send(call)
         process.stdin.close()
     return json.loads(reply["result"]["content"][0]["text"])
 

@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> int:
     descriptors = isolate()
     try:
         server = _load(line)
-        runtime = server.runtime
+        runtime = server.stdio_runtime
     except KeyboardInterrupt:
         raise
     except BaseException as error:

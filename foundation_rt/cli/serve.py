@@ -102,7 +102,7 @@ def serve_line(line: CommandLine, load: Callable[[bool], Server]) -> int:
             greet_over_stdio(server, line.words)
         from ..kernel.stdio.transport import serve
 
-        return serve(server.runtime, descriptors=descriptors)
+        return serve(server.stdio_runtime, descriptors=descriptors)
     if "--workers" in line.options and transport == "both":
         raise CommandLineError("--workers goes with --transport http")
     settings = http_settings(line)

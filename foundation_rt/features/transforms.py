@@ -31,7 +31,7 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
     if (problem := name_problem(shape.outside)) is not None:
         raise shape.refusal(f"its name {problem}")
     try:
-        validate, _, header_parameters, _ = compile_tool(evolve(definition, output_schema=None))
+        checks, header_parameters = compile_tool(evolve(definition, output_schema=None))
     except RegistrationError as error:
         raise shape.refusal(str(error)) from error
     return evolve(
@@ -40,7 +40,7 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
         registered_name=shape.outside,
         handler=_handler(tool, shape),
         execution=_execution(tool, shape),
-        validate=validate,
+        checks=(*checks, *tool.checks[1:]),
         header_parameters=header_parameters,
     )
 

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from foundation_rt.base.jsonschema import codegen
 from foundation_rt.base.jsonschema.compilation import MAX_DEFERRED, Validator, compile_schema
 from foundation_rt.base.jsonschema.issues import TOO_DEEP
+from tests.support.counting import generations
 
 
 def schema_of(properties: int) -> dict[str, Any]:
     """Return a schema of so many schemas besides its root."""
     names = [f"p{number}" for number in range(properties)]
     return {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
-
-
-@contextmanager
-def generations() -> Iterator[list[str]]:
-    """Note the code that is generated."""
-    noted: list[str] = []
-
-    def execute(code: str, names: dict[str, Any]) -> None:
-        noted.append(code)
-        exec(code, names)
-
-    with mock.patch.object(codegen, "exec", execute, create=True):
-        yield noted
 
 
 @pytest.mark.rule("REG-18")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,7 +27,7 @@ from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.protocol.tool_annotations import ToolAnnotations
 from tests.support.core import make_core, request
-from tests.support.counting import CallCounter
+from tests.support.counting import CallCounter, generations
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -423,16 +425,43 @@ def test_advertised_schema_is_a_private_copy_of_the_enforced_one() -> None:
 
 
 @pytest.mark.rule("REG-18")
-def test_only_a_first_call_generates() -> None:
+def test_checks_are_generated_once_and_then_at_registration() -> None:
     core = make_core().handshake()
-    core.registry.register(definition(), handler)
-    core.call("tool", {"a": "the first call generates, and loads what explains a refusal"})
-    for arguments in ({"a": 1}, {"a": "x"}):
-        with CallCounter() as counter:
+    with generations() as noted:
+        core.registry.register(definition(), handler)
+        assert len(noted) == 0
+        assert len([*core.registry.generate_checks()]) == len(noted) == 1
+        texts = {"type": "array", "items": {"type": "string", "minLength": 1}}
+        core.registry.register(definition("later", output_schema=texts), handler)
+        assert len(noted) == 2
+        for arguments in ({"a": 1}, {"a": 1.0}, {"a": "x"}):
             core.call("tool", arguments, request_id=str(arguments))
-        names = {name for _, name in counter.called}
-        assert not {name for name in names if "compile" in name or "analyze" in name}
-        assert "CodeGenerator" not in names
+        assert len(noted) == 2
+
+
+@pytest.mark.rule("REG-19")
+def test_equal_schemas_share_a_check_as_long_as_a_tool_has_it() -> None:
+    registry = ToolRegistry()
+    other = {"type": "object", "properties": {"a": {"type": "string"}}}
+    first, second, third, fourth = (
+        registry.register(definition(name, input_schema=schema, output_schema=output), handler)
+        for name, schema, output in (
+            ("first", SCHEMA, other),
+            ("second", {**SCHEMA}, other),
+            ("third", SCHEMA, None),
+            ("fourth", other, None),
+        )
+    )
+    assert first.checks == second.checks
+    assert first.validate is second.validate is third.validate
+    # Results may be checked for longer than arguments.
+    assert first.validate_output is not fourth.validate is not first.validate
+    assert len([*registry.generate_checks()]) == 3
+    kept = weakref.ref(fourth.checks[0])
+    registry.unregister("fourth")
+    del fourth
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.rule("REG-05")

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+from unittest import mock
+
+from foundation_rt.base.jsonschema import codegen
+
+
+@contextmanager
+def generations() -> Iterator[list[str]]:
+    """Note the code of checks that is generated."""
+    noted: list[str] = []
+
+    def execute(code: str, names: dict[str, Any]) -> None:
+        noted.append(code)
+        exec(code, names)
+
+    with mock.patch.object(codegen, "exec", execute, create=True):
+        yield noted
 
 
 class CallCounter:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.cursors import InvalidCursor, read_cursor
+from ...base.jsonschema.compilation import CompiledSchema
 from ...base.skill_format import SKILLS_GET, SKILLS_LIST
 from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
 from ...kernel.feature import RuntimeFeature
@@ -79,8 +80,7 @@ class Forwarding(RuntimeFeature):
             definition=ToolDefinition("forwarded", "", {}),
             registered_name="forwarded",
             handler=self._forward,
-            validate=_take_any,
-            validate_output=None,
+            checks=(CompiledSchema("draft-07", _take_any),),
             header_parameters=(),
             execution=ExecutionMode.ASYNC,
             timeout_ms=None,

@@ -1,8 +1,8 @@
 """The tools of a server: their definitions, handlers and compiled validators.
 
-What a call needs is made when a tool is registered, but for the code of its checks, which its first
-call generates (REG-18). It is only looked up when the tool is called (REG-05): a call costs the
-same with ten tools and with ten thousand.
+What a call needs is made when a tool is registered, but for the code of its checks, which is
+generated when the server starts (REG-18). It is only looked up when the tool is called (REG-05): a
+call costs the same with ten tools and with ten thousand.
 
 Tools may come and go in any thread while others are called. Changes are made one at a time, under
 a lock that a call never takes: looking a tool up is one access to a dict. Each observer is
@@ -13,18 +13,21 @@ observer takes locks of its own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from opcode import opmap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
 
 from ...base.config.types import SCOPE
 from ...base.jsonschema.budget import MAX_STEPS
 from ...base.jsonschema.compilation import (
+    CompiledSchema,
+    Shared,
     ValidationIssue,
     ValidationResult,
     Validator,
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[[dict[str, Any], Any], Any]
 """Called with the arguments of a call and its `ToolContext`."""
+
+CompiledTool = tuple[tuple[CompiledSchema, ...], "tuple[HeaderParameter, ...]"]
+"""The compiled schemas of a tool, and the arguments that are repeated in headers."""
 
 _NONE: Final = frozenset[str]()
 _NO_PARTS: Final[Mapping[type, Any]] = MappingProxyType({})
@@ -92,8 +98,8 @@ class RegisteredTool(Shown):
     Attributes:
         definition: as lists show it; its name is the one that clients use (REG-11).
         registered_name: the name that the tool was registered under.
-        validate: returns the problems of arguments; an empty sequence if they are valid.
-        validate_output: returns the problems of a result; None without an output schema.
+        checks: the compiled schemas of its arguments and, if it has one, of its results; tools may
+            share them (REG-19).
         header_parameters: the arguments that HTTP clients repeat in headers (SCHEMA-23).
         timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
         is_dynamic: it was registered while the server runs.
@@ -105,6 +111,8 @@ class RegisteredTool(Shown):
         visible: returns whether a principal sees it (VIS-02); None: all do.
         is_typed: it was derived from a function; so a `str` that it returns is text, and content
             may stand anywhere in a list (CONT-11).
+        validate: returns the problems of arguments; an empty sequence if they are valid.
+        validate_output: returns the problems of a result; None without an output schema.
         is_restricted: some principals may not call it.
         wraps_result: where a structured result has to be an object, it is wrapped in one (CONT-12).
     """
@@ -112,8 +120,7 @@ class RegisteredTool(Shown):
     definition: ToolDefinition
     registered_name: str
     handler: Handler
-    validate: Validator
-    validate_output: Validator | None
+    checks: tuple[CompiledSchema, ...]
     header_parameters: tuple[HeaderParameter, ...]
     execution: ExecutionMode
     timeout_ms: int | None
@@ -125,10 +132,13 @@ class RegisteredTool(Shown):
     tags: frozenset[str] = _NONE
     visible: Predicate | None = None
     is_typed: bool = False
+    validate: Validator = field(init=False)
+    validate_output: Validator | None = field(init=False)
     is_restricted: bool = field(init=False)
     wraps_result: bool = field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        self.enforce(self.checks)
         has_part = any(part.restricts for part in self.parts.values())
         is_hidden = self.visible is not None
         self.is_restricted = bool(self.scopes or has_part or is_hidden)
@@ -137,6 +147,12 @@ class RegisteredTool(Shown):
             from .wrapped_outputs import is_wrapped
 
             self.wraps_result = is_wrapped(schema)
+
+    def enforce(self, checks: tuple[CompiledSchema, ...]) -> None:
+        """Check the arguments and results of later calls by these schemas."""
+        self.checks = checks
+        self.validate = checks[0].validate
+        self.validate_output = checks[1].validate if checks[1:] else None
 
     @property
     def names(self) -> tuple[str, str]:
@@ -163,6 +179,8 @@ class ToolRegistry(Registry[RegisteredTool]):
         self._logger = logger
         self._separator = SEPARATOR
         self._check_formats = True
+        self._generates = False
+        self._shared: Shared = WeakValueDictionary[Hashable, CompiledSchema]()
         self._held_warnings: list[tuple[str, dict[str, Any]]] = []
 
     def register(
@@ -212,17 +230,14 @@ class ToolRegistry(Registry[RegisteredTool]):
         granted = check_scopes(f"tool {name!r}", scopes)
         definition = definition.private_copy()
         try:
-            validate, validate_output, header_parameters, warnings = compile_tool(
-                definition, check_formats=self._check_formats
-            )
+            checks, header_parameters = self._compile(definition)
         except RegistrationError as error:
             raise RegistrationError(f"tool {name!r}: {error}") from error
         tool = RegisteredTool(
             definition,
             name,
             handler,
-            validate,
-            validate_output,
+            checks,
             header_parameters,
             execution or execution_of(handler),
             timeout_ms,
@@ -236,7 +251,7 @@ class ToolRegistry(Registry[RegisteredTool]):
             is_typed,
         )
         self._add(tool)
-        self._log_warnings(tool, warnings)
+        self._log_warnings(tool)
         self.notifier.notify(tool)
         return tool
 
@@ -247,9 +262,7 @@ class ToolRegistry(Registry[RegisteredTool]):
             RegistrationError: the name is taken.
         """
         if not self._check_formats:
-            tool.validate, tool.validate_output, *_ = compile_tool(
-                tool.definition, check_formats=False
-            )
+            tool.enforce(self._compile(tool.definition)[0])
         self._add(tool)
         self.notifier.notify(tool)
         return tool
@@ -339,21 +352,35 @@ class ToolRegistry(Registry[RegisteredTool]):
                 return
             self._check_formats = check
             for tool in self.all_registered():
-                compiled = compile_tool(tool.definition, check_formats=check)
-                tool.validate, tool.validate_output, *_ = compiled
+                tool.enforce(self._compile(tool.definition)[0])
+
+    def generate_checks(self) -> Iterator[None]:
+        """Generate the code of the checks, one a step; each later tool's at its registration."""
+        self._generates = True
+        checks = {check: None for tool in self.all_registered() for check in tool.checks}
+        for check in checks:
+            check.generate()
+            yield
+
+    def _compile(self, definition: ToolDefinition) -> CompiledTool:
+        return compile_tool(definition, check_formats=self._check_formats, shared=self._shared)
 
     def _add(self, tool: RegisteredTool) -> None:
+        if self._generates:
+            for check in tool.checks:
+                check.generate()
         with self.notifier.lock:
             _put(self, tool, self._separator)
             _rename(tool, self._separator)
 
-    def _log_warnings(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
+    def _log_warnings(self, tool: RegisteredTool) -> None:
         name = tool.definition.name
         warning = name_warning(name)
         if warning is not None:
             self._warn("tool name warning", {"toolName": name, "warning": warning})
-        for warning in schema_warnings:
-            self._warn("tool schema warning", {"toolName": name, "warning": warning})
+        for prefix, check in zip(("", "outputSchema: "), tool.checks, strict=False):
+            for each in check.warnings:
+                self._warn("tool schema warning", {"toolName": name, "warning": prefix + each})
         if tool.is_dynamic:
             of_type = "" if tool.tool_type is None else f" (type: {tool.tool_type})"
             self._warn(f"Dynamic tool registered: {name}{of_type}", _log_fields(tool))
@@ -459,37 +486,32 @@ def check_ms(name: str, option: str, value: object, least: int) -> None:
 
 
 def compile_tool(
-    definition: ToolDefinition, *, check_formats: bool = True
-) -> tuple[Validator, Validator | None, tuple[HeaderParameter, ...], tuple[str, ...]]:
+    definition: ToolDefinition, *, check_formats: bool = True, shared: Shared | None = None
+) -> CompiledTool:
     """Compile the schemas of a tool.
 
     Args:
         definition: of the tool.
         check_formats: enforce `format`; otherwise it is an annotation (SCHEMA-25).
+        shared: see `compile_schema`.
 
     Returns:
-        The attributes `validate`, `validate_output` and `header_parameters` of `RegisteredTool`;
-        and warnings of keywords that are not enforced.
+        The attributes `checks` and `header_parameters` of `RegisteredTool`.
 
     Raises:
         RegistrationError: one of them cannot be enforced (SCHEMA-01 to SCHEMA-23).
     """
-    compiled = compile_schema(definition.input_schema, check_formats=check_formats)
+    compile_one = partial(compile_schema, check_formats=check_formats, shared=shared)
+    compiled = compile_one(definition.input_schema)
     parameters: tuple[HeaderParameter, ...] = ()
     if compiled.header_params:
         from ...base.jsonschema.header_params import header_parameters
 
         parameters = header_parameters(definition.input_schema, compiled.header_params)
     if definition.output_schema is None:
-        return compiled.validate, None, parameters, compiled.warnings
+        return (compiled,), parameters
     try:
-        output = compile_schema(
-            definition.output_schema,
-            any_root=True,
-            check_formats=check_formats,
-            max_steps=MAX_RESULT_STEPS,
-        )
+        output = compile_one(definition.output_schema, any_root=True, max_steps=MAX_RESULT_STEPS)
     except RegistrationError as error:
         raise RegistrationError(f"outputSchema: {error}") from error
-    warnings = (*compiled.warnings, *(f"outputSchema: {each}" for each in output.warnings))
-    return compiled.validate, output.validate, parameters, warnings
+    return (compiled, output), parameters

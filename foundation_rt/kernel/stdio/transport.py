@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..runtime import Runtime
+
+
+_QUIET_SECONDS = 0.01
+"""The time without an event after which checks are generated: the client is at work."""
 
 
 class Companion(Protocol):
@@ -233,6 +237,22 @@ class StdioTransport:
             # Importing asyncio does not count as the delay of an event.
             self.reactor.monitor.begin_turn(time.monotonic())
         self.runtime.start_background(self.reactor)
+        self._generate_later(self.runtime.registry.generate_checks(), _QUIET_SECONDS)
+
+    def _generate_later(self, checks: Iterator[None], seconds: float) -> None:
+        """Generate the checks one at a time, whenever there is nothing else to do (REG-18)."""
+        turn = self.reactor.monitor.turns + 1
+
+        def step() -> None:
+            if self._leaving or self._streams.input_ended:
+                return
+            is_quiet = turn == self.reactor.monitor.turns and not self.runtime.engine.running
+            if not is_quiet or self.reactor.has_input(self.descriptors.input):
+                self._generate_later(checks, _QUIET_SECONDS)
+            elif next(checks, self) is not self:
+                self._generate_later(checks, 0)
+
+        self.reactor.call_later(seconds, step)
 
     # -- leaving ---------------------------------------------------------------------------------
 
