@@ -16,7 +16,6 @@ from .list_changes import ListChanges
 from .policies import Policies
 from .registries import Features
 from .server_requests.client_input import ClientInput
-from .session_callbacks import RootsChanges, SessionEnds
 from .subscriptions.subscribing import Subscribing
 from .tasks.feature import Tasks
 
@@ -62,12 +61,14 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
         Batches(),
         Subscribing(config, lists, publisher),
         asking,
-        RootsChanges(options.roots_callbacks, logger),
         Policies(config.tools.admin_policy),
         Tasks(config, clock, asking),
     ]
-    if options.session_end_callbacks:
+    if options.session_end_callbacks or options.roots_callbacks:
+        from .session_callbacks import RootsChanges, SessionEnds
+
         features.append(SessionEnds(options.session_end_callbacks, logger))
+        features.append(RootsChanges(options.roots_callbacks, logger))
     if options.forwarder is not None:
         from .proxy.forwarding import Forwarding
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
-from attrs import define
 
 from ..base.config.settings import ServerConfig
 from ..base.exact_json import dumps
@@ -36,32 +36,19 @@ RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled u
 """The advice that the log gives with a RESOURCE_EXHAUSTED rejection (RES-07)."""
 
 
-@define(eq=False, repr=False)
 class Slot:
     """The right to run one call; `release()` gives it back, once."""
 
-    _manager: ResourceManager | None
+    __slots__ = ("_give_back",)
+
+    def __init__(self, give_back: Callable[[], object]) -> None:
+        self._give_back: Callable[[], object] | None = give_back
 
     def release(self) -> None:
         """Give the slot back; a second time does nothing (RES-03)."""
-        manager, self._manager = self._manager, None
-        if manager is not None:
-            manager._give_back()
-
-
-@define(eq=False, repr=False)
-class SharedSlot(Slot):
-    """A slot that counts for the share of a principal (RES-14)."""
-
-    _identity: str
-    _shares: Quota
-
-    def release(self) -> None:
-        """Give the slot back; a second time does nothing (RES-03)."""
-        manager, self._manager = self._manager, None
-        if manager is not None:
-            self._shares.give_back(self._identity)
-            manager._give_back()
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
 
 
 def _no_delay() -> float:
@@ -110,7 +97,7 @@ class ResourceManager:
         except BaseException:  # thrown in by another thread, once the slot was taken (ERR-07)
             self._give_back()
             raise
-        return Slot(self)
+        return Slot(self._give_back)
 
     def take_slot(self, principal: Principal | None) -> Slot:
         """Return a slot for a call of `principal`, at once (RES-01, RES-14).
@@ -123,7 +110,7 @@ class ResourceManager:
         if shares is not None and identity is not None:
             shares.take(identity)
             if self.try_acquire_slot() is not None:
-                return SharedSlot(self, identity, shares)
+                return Slot(partial(self._give_back_share, shares, identity))
             shares.give_back(identity)
         elif (slot := self.try_acquire_slot()) is not None:
             return slot
@@ -164,6 +151,10 @@ class ResourceManager:
         if self._waiting:
             with self._freed:
                 self._freed.notify()
+
+    def _give_back_share(self, shares: Quota, identity: str) -> None:
+        shares.give_back(identity)
+        self._give_back()
 
     def payload_size(self, payload: Any) -> int:
         """Return the size of `payload` as JSON in UTF-8, in bytes (RES-04).

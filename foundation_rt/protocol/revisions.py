@@ -140,11 +140,15 @@ _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
     },
 }
 
-VARYING_MEMBERS: Mapping[str, frozenset[str]] = {
-    shape: frozenset().union(*(since.get(shape, ()) for since in _MEMBERS_SINCE.values()))
-    for shape in _MEMBERS_SINCE["2024-11-05"]
-}
+_MEMBERS: dict[str, Mapping[str, frozenset[str]]] = {}
+"""The members of each shape that has changed, by revision."""
+
+VARYING_MEMBERS: Mapping[str, frozenset[str]] = {}
 """The members that some revisions lack, by shape."""
+
+for _date, _added in _MEMBERS_SINCE.items():
+    _more = {shape: VARYING_MEMBERS.get(shape, frozenset()) | new for shape, new in _added.items()}
+    VARYING_MEMBERS = _MEMBERS[_date] = {**VARYING_MEMBERS, **_more}
 
 _CONTENT_SINCE = {
     "2024-11-05": {"text", "image", "resource"},
@@ -167,12 +171,7 @@ def _revision(name: str, mode: ProtocolMode) -> Revision:
         requests=methods_of(mode.value, name),
         batches=name == "2025-03-26",
         content_kinds=_gather(_CONTENT_SINCE, name),
-        members={
-            shape: _gather(
-                {date: shapes.get(shape, set()) for date, shapes in _MEMBERS_SINCE.items()}, name
-            )
-            for shape in VARYING_MEMBERS
-        },
+        members=_MEMBERS[name],
         client_requests=methods_of(mode.value, name, of_server=True),
         elicitation_modes=_gather(_ELICITATION_SINCE, name),
         names_elicitations=name == "2025-11-25",

@@ -10,7 +10,6 @@ Annotations and icons have classes of their own, which a server that uses none n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +30,8 @@ RECOMMENDED_LENGTH: Final = 128
 SEPARATOR: Final = "/"
 """The separator of the parts of a name, as a tool is registered."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_./-]+")
+_CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")
+"""Those of names; a regular expression would be compiled by every start."""
 
 
 @frozen
@@ -177,9 +177,8 @@ def name_problem(name: object) -> str | None:
     """Return why `name` is not a valid tool name; None if it is (REG-01, REG-10)."""
     if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
         return f"must be a string of 1 to {MAX_TOOL_NAME_LENGTH} characters"
-    if _NAME.fullmatch(name) is None:
-        strange = sorted({each for each in name if _NAME.fullmatch(each) is None})
-        listed = ", ".join(map(ascii, strange[:5]))
+    if not _CHARACTERS.issuperset(name):
+        listed = ", ".join(map(ascii, sorted({*name} - _CHARACTERS)[:5]))
         return f"must have ASCII letters, digits and _ - . / only; this one has {listed}"
     return None
 
