@@ -60,6 +60,13 @@ def test_every_python_block_of_the_guides_is_run_by_a_test() -> None:
     assert [each.place for each in blocks if not any(text in each.text for text in run)] == []
 
 
+def test_tutorial_says_what_each_extra_is_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    table = (GUIDES / "tutorial.md").read_text("utf-8").partition("## Extras\n")[2]
+    named = set(re.findall(r"`([\w-]+)`", table.partition("\n## ")[0]))
+    assert named == project["optional-dependencies"].keys() - {"docs"}
+
+
 def commands(blocks: Iterator[Block]) -> Iterator[tuple[str, list[str]]]:
     """Yield the place and the words of each command in blocks for a shell."""
     for block in blocks:
