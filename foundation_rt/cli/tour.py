@@ -294,7 +294,7 @@ def main() -> int:
     screen.write("")
     screen.write("What to try next, in this order:", "bold")
     screen.suggest(_NEXT)
-    screen.write("Then a tool of your own: README.md, 'Try it'")
+    screen.write("Then a tool of your own: spec/guide/tutorial.md, 'A first tool'")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from tests.support.process import command
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("git is not there")
     folder = tmp_path / "repository"
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
