@@ -169,6 +169,7 @@ class Server:
         self._mounted_in: tuple[Server, Mount] | None = None
         self._switches: Switches | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
+        self._registry.on_version = lazy(f"{__package__}.features.versions", "keep_versions")
         self._add_health()
         if self._options.agent_coordinator is not None:
             self._add_agent_tools(self._options.agent_coordinator)
@@ -352,15 +353,15 @@ class Server:
         Raises:
             RegistrationError: names the problem of the definition or of an option.
         """
-        settings = tool_settings(definition.name, execution_of(handler), **options)
+        settings = tool_settings(definition, execution_of(handler), **options)
         self._registry.register(definition, handler, is_dynamic=is_dynamic, **settings)
 
     def unregister(self, name: str) -> bool:
-        """Remove a tool; return whether there was one."""
+        """Remove a tool, or the version of ``name@version``; return whether there was one."""
         return self._registry.unregister(name)
 
     def get(self, name: str) -> RegisteredTool | None:
-        """Return the tool registered as `name`, if there is one."""
+        """Return the tool registered as `name`, or as ``name@version``, if there is one."""
         return self._registry.find(name)
 
     def list(self) -> tuple[ToolDefinition, ...]:

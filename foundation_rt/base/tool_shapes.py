@@ -252,16 +252,18 @@ class Transform:
             if isinstance(each, str) and each.startswith(_HEADER)
         )
 
-    def check_fits(self, names: Iterable[str]) -> None:
+    def check_fits(self, names: Iterable[str], versions: Iterable[str] = ()) -> None:
         """Raise `RegistrationError` unless each tool that is shaped is there, and none two times.
 
         Args:
             names: of all tools, before they are shaped.
+            versions: the names with versions: ``find@1``.
         """
-        known = [*names]
+        known = [*dict.fromkeys(names)]
+        every = [*known, *versions]
         for name in self.tools:
-            if name not in known:
-                raise RegistrationError(f"transform: there is no tool {name!r}{_near(name, known)}")
+            if name not in every:
+                raise RegistrationError(f"transform: there is no tool {name!r}{_near(name, every)}")
         taken: dict[str, str] = {}
         for name in known:
             outside = self.tools[name].outside if name in self.tools else name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..base.exact_json import loads
+from ..base.tool_versions import SEPARATOR, VERSIONS_KEY
 from ..protocol.content import (
     Audio,
     BlobContents,
@@ -47,8 +48,22 @@ Wire = Mapping[str, Any]
 
 def tool_list(tools: Sequence[Wire]) -> Page:
     """Return the tools of a server, one line for each."""
-    rows = [(_text(tool, "name"), _in_short(tool)) for tool in tools]
+    rows = [*_tool_rows(tools)]
     return [Table(rows)] if rows else [Paragraph("no tools")]
+
+
+def _tool_rows(tools: Sequence[Wire]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the description of each tool, and of each older version of it."""
+    named = set[str]()
+    for tool in tools:
+        name, version = _text(tool, "name"), _text(tool, "version")
+        yield f"{name}{SEPARATOR}{version}" if name in named else name, _in_short(tool)
+        named.add(name)
+        meta = tool.get("_meta")
+        older = meta.get(VERSIONS_KEY) if isinstance(meta, dict) else None
+        for each, wire in older.items() if isinstance(older, dict) else ():
+            if isinstance(wire, dict):
+                yield f"{name}{SEPARATOR}{each}", _in_short(wire)
 
 
 def tool_details(tool: Wire) -> Iterator[Part]:

@@ -217,6 +217,7 @@ class Client:
         tool: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        version: str | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
         correlation_id: str | None = None,
@@ -233,6 +234,7 @@ class Client:
         Args:
             tool: its name.
             arguments: by name; JSON. They are checked against the tool's schema first.
+            version: of the tool, as the server lists it; by default the newest (CTOOL-30).
             timeout: in s, for the whole call; by default that of `tool_timeouts` or `timeout`.
             max_timeout: in s, for the whole call, if progress begins the `timeout` again; by
                 default progress changes nothing.
@@ -255,6 +257,8 @@ class Client:
         """
         check_plain("on_progress", on_progress)
         check_plain("on_log", on_log)
+        if version is not None:
+            tool = f"{tool}@{version}"
         encoded = encode_arguments(tool, arguments)
         members = encode_meta(meta) if meta else None
         call = ToolCall(

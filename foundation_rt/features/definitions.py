@@ -13,8 +13,8 @@ from ..kernel.registry.tools import (
     ExecutionMode,
     check_scopes,
     is_async_callable,
-    takes,
 )
+from .callables import takes
 from .handler_calls import HandlerSpec
 from .tool_settings import read_audience
 

@@ -20,7 +20,7 @@ from attrs import define, field
 
 from ..errors import RegistrationError, UsageError, describe_exception
 from ..kernel.engine.shutdown import HANDLER_SHARE
-from ..kernel.registry.tools import takes
+from .callables import takes
 
 if TYPE_CHECKING:
     import asyncio

@@ -19,8 +19,9 @@ from attrs import define, field
 
 from ..base.shown import Shown
 from ..errors import RegistrationError
-from ..kernel.registry.tools import is_async_callable, takes
+from ..kernel.registry.tools import is_async_callable
 from ..protocol.methods import TOOLS_CALL
+from .callables import takes
 from .policies import Administrative
 from .prompts.feature import Prompts
 
@@ -136,7 +137,7 @@ def build_stack(
             clock,
             logger,
             dispatcher,
-            partial(_is_registered, registry, dispatcher, TOOLS_CALL),
+            partial(_name_of_tool, registry, dispatcher),
             config.tools.name_separator,
         )
         if stack.audit is not None:
@@ -176,6 +177,17 @@ def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, 
     else:
         found = dispatcher.parts[Prompts].has(name)
     return found or any(knows(method, name) for knows in dispatcher.knows)
+
+
+def _name_of_tool(registry: ToolRegistry, dispatcher: Dispatcher, called: str) -> str:
+    """Return the name of the tool that a client calls, of whatever version; "" if there is none."""
+    tool = registry.get(called)
+    if tool is not None:
+        return tool.definition.name
+    for name in (called, called.partition("@")[0]):
+        if any(knows(TOOLS_CALL, name) for knows in dispatcher.knows):
+            return name
+    return ""
 
 
 def _is_administrative(registry: ToolRegistry, name: str) -> bool:

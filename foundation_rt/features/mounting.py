@@ -171,7 +171,9 @@ class Mount(Shown):
             RegistrationError: the outer server has one of the names, or the transform fits no
                 tool; nothing is mounted.
         """
-        self.transform.check_fits(each.registered_name for each in self._own_tools())
+        own = self._own_tools()
+        versions = (each.names[0] for each in own)
+        self.transform.check_fits((each.registered_name for each in own), versions)
         try:
             for kind in ("tools", "resources", "prompts"):
                 self.list_changed(kind)

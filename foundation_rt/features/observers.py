@@ -9,8 +9,9 @@ from attrs import define
 
 from ..errors import RegistrationError, ToolCompletionOutcome
 from ..kernel.effects import CallCompleted, Event
-from ..kernel.registry.tools import is_async_callable, takes
+from ..kernel.registry.tools import is_async_callable
 from ..protocol.methods import TOOLS_CALL, facts
+from .callables import takes
 
 if TYPE_CHECKING:
     from ..kernel.engine.connection import Observe

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import RegistrationError, describe_exception
 from ..kernel.feature import RuntimeFeature
-from ..kernel.registry.tools import is_async_callable, takes
+from ..kernel.registry.tools import is_async_callable
+from .callables import takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

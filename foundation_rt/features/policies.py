@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from ..kernel.invocation import Invocation
     from ..kernel.registry.tools import RegisteredTool
 
-_ADMIN_REFUSALS = {
-    "deny_all": "Admin operations are disabled",
-    "local_stdio_only": "Admin operations only allowed via stdio",
-    "scopes": "Admin operations only allowed via stdio, or with a key or token",
-    "token": "Token mode not supported",
-}
-
 
 class Administrative(ToolPart):
     """Calls of a tool are subject to `tools.admin_policy` (ADMIN-03)."""
@@ -78,17 +71,10 @@ class Policies(RuntimeFeature):
         if tool.visible is not None and not tool.visible(call.principal):
             raise no_such_tool(call.name)
         if Administrative in tool.parts:
-            self._admit_administrative(call)
-        _require_scopes(call)
+            from .admin_policy import admit_administrative
 
-    def _admit_administrative(self, call: Invocation) -> None:
-        """Refuse the call of an administrative tool unless the policy allows it (ADMIN-03)."""
-        mode = self._admin_policy.mode
-        if mode in ("local_stdio_only", "scopes") and call.session.transport_type == "stdio":
-            return
-        if mode == "scopes" and call.principal is not None:
-            return  # its scopes are those of the tool (ADMIN-12)
-        raise ToolError(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[mode], {"reason": mode})
+            admit_administrative(self._admin_policy.mode, call)
+        _require_scopes(call)
 
 
 def _require_scopes(call: Invocation) -> None:

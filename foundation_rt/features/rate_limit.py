@@ -98,7 +98,7 @@ class RateLimit(RuntimeFeature):
     Args:
         buckets: the token buckets of the clients.
         dispatcher: decides about the calls that are admitted.
-        is_tool: returns whether a tool of that name exists.
+        name_of: returns the name of the tool that a client calls; "" if there is none.
         per_client: the rate of all calls of a client; None for no limit.
         per_tool: the rate of a client's calls of one tool; None for no limit.
         tools: the rates of single tools, by the names that clients use, instead of `per_tool`.
@@ -110,7 +110,7 @@ class RateLimit(RuntimeFeature):
 
     _buckets: Buckets
     _dispatcher: Dispatcher
-    _is_tool: Callable[[str], bool]
+    _name_of: Callable[[str], str]
     _per_client: Rate | None
     _per_tool: Rate | None
     _tools: Mapping[str, Rate | None] = field(factory=dict)
@@ -175,7 +175,7 @@ class RateLimit(RuntimeFeature):
         if refusal is not None or tool is None:
             return refusal
         # All unknown names share a bucket: else a client could create any number of them.
-        name = tool if self._is_tool(tool) else ""
+        name = self._name_of(tool)
         rate = self._tools.get(name, self._per_tool)
         return await self._take(f"{name}\n{client}", rate, "tool")
 
@@ -324,7 +324,7 @@ def make_rate_limit(
     clock: Clock,
     logger: StructuredLogger,
     dispatcher: Dispatcher,
-    is_tool: Callable[[str], bool],
+    name_of: Callable[[str], str],
     separator: str = "/",
 ) -> RateLimit:
     """Return the rate limit of `settings`, which must have one (RATE-03).
@@ -336,7 +336,7 @@ def make_rate_limit(
         clock: refills the buckets in memory.
         logger: logs the state of the buckets' store.
         dispatcher: decides about the calls that are admitted.
-        is_tool: returns whether a tool of that name exists.
+        name_of: returns the name of the tool that a client calls; "" if there is none.
         separator: stands for `/` in the names that clients use (REG-11).
 
     Raises:
@@ -346,7 +346,7 @@ def make_rate_limit(
         advertised_name(name, separator): _rate(calls, settings.window_ms)
         for name, calls in settings.calls_by_tool().items()
     }
-    unknown = sorted(name for name in tools if not is_tool(name))
+    unknown = sorted(name for name in tools if name_of(name) != name)
     if unknown:
         logger.warn("rate_limit.tools names tools that do not exist", {"tools": unknown})
     buckets: Buckets
@@ -360,7 +360,7 @@ def make_rate_limit(
     return RateLimit(
         buckets,
         dispatcher,
-        is_tool,
+        name_of,
         _rate(settings.per_key, settings.window_ms),
         _rate(settings.per_tool, settings.window_ms),
         tools,

@@ -26,17 +26,19 @@ class ToolHandlerOptions(HandlerOptions, total=False):
         task: "optional": a call becomes a task if its client takes tasks. "required": the tool is
             for such clients only (spec/tasks.md). None: a call never becomes a task.
         task_after_ms: how long a call runs before it becomes a task, in ms.
+        deprecated: what to do instead of calling this version: "use version 2" (VERS-08).
     """
 
     task: TaskUse | None
     task_after_ms: int
+    deprecated: str | None
 
 
 class ToolOptions(Presentation, ToolHandlerOptions, total=False):
     """The options of `Server.tool`.
 
     Attributes:
-        version: of the tool.
+        version: of the tool; tools of one name with several are side by side (spec/versions.md).
         input_schema: the schema of the arguments, instead of one derived from the signature.
         output_schema: the schema that results are checked against; by default derived from the
             return annotation if that says a structure; True: derived whatever it says; False: none.

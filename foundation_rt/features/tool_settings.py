@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RegistrationError
-from ..kernel.registry.tools import ExecutionMode, check_ms
+from ..kernel.registry.tools import ExecutionMode, ToolPart, check_ms
 from .tasks.support import TaskSupport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..kernel.registry.catalog import Predicate
+    from ..kernel.registry.tool_definition import ToolDefinition
     from .tool_options import TaskUse
 
 
 def tool_settings(
-    name: str,
+    definition: ToolDefinition,
     execution: ExecutionMode,
     *,
     inline: bool = False,
@@ -26,12 +27,14 @@ def tool_settings(
     task_after_ms: int = 0,
     tags: Iterable[str] = (),
     visible: Predicate | Iterable[str] | None = None,
+    deprecated: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
 
     Raises:
         RegistrationError: names the option and what to change.
     """
+    name = definition.name
     if inline and execution is not ExecutionMode.THREAD:
         raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
     if task not in (None, "optional", "required"):
@@ -44,11 +47,17 @@ def tool_settings(
     if task is not None and execution is ExecutionMode.BRIEF:
         execution = ExecutionMode.ASYNC
     read_tags, predicate = read_audience(f"tool {name!r}", tags, visible)
+    parts: list[ToolPart]
+    parts = [] if task is None else [TaskSupport(task == "required", task_after_ms)]
+    if deprecated is not None:
+        from .versions import read_deprecated
+
+        parts.append(read_deprecated(definition, deprecated))
     return {
         "execution": ExecutionMode.INLINE if inline else execution,
         "timeout_ms": timeout_ms,
         "scopes": scopes,
-        "parts": () if task is None else (TaskSupport(task == "required", task_after_ms),),
+        "parts": parts,
         "tags": read_tags,
         "visible": predicate,
     }

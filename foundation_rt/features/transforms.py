@@ -22,13 +22,14 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
     Raises:
         RegistrationError: its arguments cannot be shaped so.
     """
-    shape = transform.tools.get(tool.registered_name)
+    shape = transform.tools.get(tool.names[0]) or transform.tools.get(tool.registered_name)
     if shape is None:
         return tool
     own = tool.definition
     schema = shape.schema(own.input_schema)
-    definition = evolve(own, name=shape.outside, input_schema=schema, **shape.texts)
-    if (problem := name_problem(shape.outside)) is not None:
+    name = tool.registered_name if shape.outside == shape.name else shape.outside
+    definition = evolve(own, name=name, input_schema=schema, **shape.texts)
+    if (problem := name_problem(name)) is not None:
         raise shape.refusal(f"its name {problem}")
     try:
         checks, header_parameters = compile_tool(evolve(definition, output_schema=None))
@@ -37,7 +38,7 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
     return evolve(
         tool,
         definition=definition,
-        registered_name=shape.outside,
+        registered_name=name,
         handler=_handler(tool, shape),
         execution=_execution(tool, shape),
         checks=(*checks, *tool.checks[1:]),

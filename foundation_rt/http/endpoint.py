@@ -17,6 +17,7 @@ from ..errors import JsonRpcErrorCode
 from ..features.batches import requests_of
 from ..features.policies import scopes_for
 from ..features.scopes import scopes_of
+from ..features.versions import meant_tool
 from ..protocol.jsonrpc import (
     ABSENT,
     Batch,
@@ -251,8 +252,9 @@ class Endpoint:
         """Return the tool that a request calls, if there is one that the principal sees."""
         if message.method != TOOLS_CALL or type(message.params) is not dict:
             return None
-        name = message.params.get("name")
-        return self.runtime.registry.seen(name, principal) if type(name) is str else None
+        if type(message.params.get("name")) is not str:
+            return None
+        return meant_tool(self.runtime.registry, message.params, principal)
 
     def _check_scopes(self, request: HttpRequest, *messages: Request) -> HttpRefusal | None:
         """Return one challenge for all scopes that the messages of a POST need (AUTH-12)."""

@@ -140,7 +140,7 @@ class CallLifecycle:
             self.find_tool(call, params)  # step 5
             for allow in self.allow:
                 allow(call)
-            if peer.revision.is_stateless and call.kind is TOOL:
+            if peer.revision.is_stateless and call.kind.has_grace:  # its handler is here
                 for prepared in self.prepared:
                     prepared(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
@@ -230,6 +230,8 @@ class CallLifecycle:
             raise no_such_tool(call.name)
         call.tool = tool
         if tool.is_restricted:
+            if tool.choose is not None:
+                tool = call.tool = tool.choose(call)
             for admit in self.admit:
                 admit(call)
         call.handler = tool.handler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -56,6 +56,10 @@ TOOLS = ("a", "b", "c", "echo")
 HANDSHAKEN = Peer(REVISIONS["2025-11-25"])
 
 
+def named(tools: Collection[str]) -> Callable[[str], str]:
+    return lambda name: name if name in tools else ""
+
+
 def made(clock: ManualClock, **settings: Any) -> RateLimit:
     return limit_of(RateLimitSection(**settings), Logger(), clock)
 
@@ -64,7 +68,7 @@ def limit_of(
     settings: RateLimitSection, logger: Any, clock: ManualClock | None = None
 ) -> RateLimit:
     dispatcher = make_core().dispatcher
-    return make_rate_limit(settings, clock or ManualClock(), logger, dispatcher, TOOLS.__contains__)
+    return make_rate_limit(settings, clock or ManualClock(), logger, dispatcher, named(TOOLS))
 
 
 def attempt(
@@ -187,7 +191,7 @@ def test_unknown_tool_is_a_warning_and_has_its_limit_when_it_comes() -> None:
     logger, known = Logger(), set(TOOLS)
     settings = RateLimitSection(tools=("a=1", "later=1", "never=5"))
     dispatcher = make_core().dispatcher
-    limit = make_rate_limit(settings, ManualClock(), logger, dispatcher, known.__contains__)
+    limit = make_rate_limit(settings, ManualClock(), logger, dispatcher, named(known))
     warnings = [message for _, message in logger.records if "rate_limit.tools" in message]
     assert warnings == [
         "rate_limit.tools names tools that do not exist {'tools': ['later', 'never']}"
@@ -284,7 +288,7 @@ def slow(*answers: int | None, **tools: Any) -> tuple[ServerFixture, SlowBuckets
     rig, buckets = ServerFixture(level="debug"), SlowBuckets(*answers)
     rig.server.tool(lambda: 1, name="one", inline=True)  # type: ignore[call-overload]
     runtime = rig.server.runtime
-    limit = RateLimit(buckets, runtime.dispatcher, TOOLS.__contains__, Rate(1, 1000), None)
+    limit = RateLimit(buckets, runtime.dispatcher, named(TOOLS), Rate(1, 1000), None)
     runtime.dispatcher.around = (limit.around,)
     assert limit.needs_event_loop
     return rig, buckets
@@ -496,7 +500,7 @@ async def test_limits_of_single_tools_hold_in_redis(url: str, prefix: str) -> No
         RateLimit(
             buckets_of(url, prefix),
             make_core().dispatcher,
-            TOOLS.__contains__,
+            named(TOOLS),
             None,
             Rate(1, 3_600_000),
             rates,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
+from ...base.tool_versions import SEPARATOR, VERSIONS_KEY
 from ...errors import RegistrationError
 from ..errors import InvalidArgumentsError, InvalidResponseError
 from .results import text_of
@@ -41,6 +42,7 @@ class ToolSchema:
     _header_params: tuple[tuple[HeaderParameter, ...], str | None] | None = field(
         default=None, init=False
     )
+    _versions: dict[str, ToolSchema | None] = field(factory=dict, init=False)
 
     @classmethod
     def read(cls, wire: Any) -> ToolSchema:
@@ -70,6 +72,26 @@ class ToolSchema:
     def __repr__(self) -> str:
         about = "".join(f", {text!r}" for text in (self.title, self.description) if text)
         return f"ToolSchema({self.name!r}{about})"
+
+    def at_version(self, version: str) -> ToolSchema | None:
+        """Return a version of the tool, which is called ``NAME@VERSION`` (CTOOL-30).
+
+        Returns:
+            None if the server does not list this version, or not as a tool.
+        """
+        if version not in self._versions:
+            meta = self.wire.get("_meta")
+            others = meta.get(VERSIONS_KEY) if type(meta) is dict else None
+            listed = others.get(version) if type(others) is dict else None
+            wire = self.wire if self.wire.get("version") == version else listed
+            if type(wire) is not dict:
+                return None
+            wire = {**wire, "name": f"{self.name}{SEPARATOR}{version}", "version": version}
+            try:
+                self._versions[version] = ToolSchema.read(wire)
+            except InvalidResponseError:
+                self._versions[version] = None
+        return self._versions[version]
 
     @property
     def title(self) -> str | None:

@@ -20,7 +20,7 @@ from ..results.tool_schemas import ToolSchema
 from ..session.session import ClientSession
 from ..session.shared_task import join, shared
 from .paging import list_all
-from .tool_cache import ToolCache
+from .tool_cache import ToolCache, tool_of
 
 if TYPE_CHECKING:
     from ...base.jsonschema.issues import ValidationIssue
@@ -68,7 +68,7 @@ class ServerTools:
         now = asyncio.get_running_loop().time()
         found = None if self.cache.expires_by_time(now) else self.cache.get(name)
         if found is None and not self.cache.may_refuse(now):
-            found = (await self.list(session, attempt)).get(name)
+            found = tool_of(await self.list(session, attempt), name)
         if found is None:
             raise no_such_tool(name, self.cache.tools)
         return found
@@ -86,7 +86,7 @@ class ServerTools:
         """
         issues = _issues(tool, arguments)
         if issues and not self.cache.may_refuse(asyncio.get_running_loop().time()):
-            now = (await self.list(session, attempt)).get(tool.name)
+            now = tool_of(await self.list(session, attempt), tool.name)
             if now is None:
                 raise no_such_tool(tool.name, self.cache.tools)
             tool, issues = now, _issues(now, arguments)

@@ -11,10 +11,21 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from ...base.tool_versions import SEPARATOR
 from ..results.tool_schemas import ToolSchema
 
 REFUSING_SECONDS: Final = 1.0
 """Age up to which a cached list may refuse a call, in s; a call lists no more often."""
+
+
+def tool_of(tools: Mapping[str, ToolSchema], name: str) -> ToolSchema | None:
+    """Return the tool of a name, or the version of ``NAME@VERSION``."""
+    found = tools.get(name)
+    if found is None:
+        plain, _, version = name.rpartition(SEPARATOR)
+        newest = tools.get(plain)
+        return None if newest is None else newest.at_version(version)
+    return found
 
 
 @define(eq=False, repr=False)
@@ -76,7 +87,7 @@ class ToolCache:
 
     def get(self, name: str) -> ToolSchema | None:
         """Return the tool of that name, if it is in the list, fresh or not."""
-        return None if self._tools is None else self._tools.get(name)
+        return None if self._tools is None else tool_of(self._tools, name)
 
     def invalidate(self) -> None:
         """Drop the list (CTOOL-07); compiled schemas stay, for tools that come back."""

@@ -6,7 +6,7 @@ limits of rates, scopes, schemas, logs, audit records and tasks are those of tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from ...kernel.feature import RuntimeFeature
 from ...kernel.methods.lists import answer_list
 from ...kernel.registry.tools import ToolPart
 from ...protocol.methods import TOOLS_CALL, TOOLS_LIST
+from ..versions import meant_tool
 from .definitions import (
     CALL_TOOL,
     DEFAULT_RESULTS,
@@ -101,7 +102,7 @@ class ToolSearch(RuntimeFeature):
         if is_call and params.get("name") == CALL_TOOL["name"]:
             given = params.get("arguments")
             name = given.get("name") if type(given) is dict else None
-            if type(name) is str and not self._is_for_apps(name):
+            if type(name) is str and not self._is_for_apps(name, params, session.principal):
                 request.params = read_call(params)
         return decide()
 
@@ -109,14 +110,16 @@ class ToolSearch(RuntimeFeature):
         """Refuse a call of `call_tool` that names no tool, or itself."""
         if call.name == CALL_TOOL["name"]:
             name = read_call(params)["name"]
-            if self._is_for_apps(name):
+            if self._is_for_apps(name, params, call.principal):
                 raise no_such_tool(name)
             read_call({**params, "arguments": {}})
         return False
 
-    def _is_for_apps(self, name: str) -> bool:
+    def _is_for_apps(
+        self, name: str, params: Mapping[str, Any], principal: Principal | None
+    ) -> bool:
         """Return whether there is a tool of this name that no model may call (APP-10)."""
-        tool = self._registry.get(name)
+        tool = meant_tool(self._registry, {**params, "name": name}, principal)
         return tool is not None and not _is_for_models(tool)
 
     # -- the list ------------------------------------------------------------------------------
@@ -146,8 +149,11 @@ class ToolSearch(RuntimeFeature):
 
     def _seen_by(self, principal: Principal | None) -> Iterator[RegisteredTool]:
         """Return the tools that a principal may use and sees (AUTH-26, VIS-02)."""
-        seen = (each for each in self._registry.entries() if _sees(principal, each))
-        return filter(_is_for_models, seen)
+        seen: dict[str, RegisteredTool] = {}
+        for each in self._registry.entries():  # of versions the newest is the first
+            if _sees(principal, each):
+                seen.setdefault(each.definition.name, each)
+        return filter(_is_for_models, seen.values())
 
     # -- the tools -----------------------------------------------------------------------------
 
@@ -165,10 +171,11 @@ class ToolSearch(RuntimeFeature):
         return known
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        tool = self._registry.get(arguments["name"])
+        name = arguments["name"]
+        tool = self._registry.seen(name, context.principal)
         if tool is None or not (_sees(context.principal, tool) and _is_for_models(tool)):
-            raise no_such_tool(arguments["name"])
-        return tool.wire(context.client.revision)
+            raise no_such_tool(name)
+        return {**tool.wire(context.client.revision), "name": name}
 
 
 def _is_for_models(tool: RegisteredTool) -> bool:

@@ -194,5 +194,5 @@ def add_tool(
         icons=icons,
         meta=meta,
     )
-    settings = tool_settings(definition.name, typed.execution, **options)
+    settings = tool_settings(definition, typed.execution, **options)
     return registry.register(definition, typed.handler, **settings, is_typed=True)

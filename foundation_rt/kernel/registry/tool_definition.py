@@ -5,7 +5,8 @@ others: two names that look alike are two tools for a program, and one for a per
 (REG-10). Some clients refuse `/`, though SEP-986 allows it. For them another separator can stand
 in its place (REG-11).
 
-Annotations and icons have classes of their own, which a server that uses none never imports.
+Annotations, icons and versions have modules of their own, which a server that uses none never
+imports.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ToolDefinition:
         name: unique within a server.
         description: for the model that chooses a tool.
         input_schema: JSON Schema of the arguments; its root is ``type: object``.
-        version: the tool's own version, if it has one.
+        version: the tool's own version, if it has one (VERS-01).
         title: for people.
         output_schema: JSON Schema of the result; the value of the handler is checked against it.
         annotations: hints about the effects of the tool.
@@ -89,7 +90,7 @@ class ToolDefinition:
         found = [
             *_because("/name", name_problem(self.name)),
             *_text("/description", self.description),
-            *_text("/version", self.version, optional=True),
+            *([] if self.version is None else _version("/version", self.version)),
             *_text("/title", self.title, optional=True),
             *_object("/inputSchema", self.input_schema),
             *_object("/outputSchema", self.output_schema, optional=True),
@@ -134,6 +135,12 @@ def _text(path: str, value: object, *, optional: bool = False) -> list[Validatio
     except UnicodeEncodeError:
         pass
     return [ValidationIssue(path, "must be a string of valid Unicode")]
+
+
+def _version(path: str, value: object) -> list[ValidationIssue]:
+    from ...base.tool_versions import version_problem
+
+    return _because(path, version_problem(value))
 
 
 def _object(path: str, value: object, *, optional: bool = False) -> list[ValidationIssue]:

@@ -111,6 +111,8 @@ class RegisteredTool(Shown):
         visible: returns whether a principal sees it (VIS-02); None: all do.
         is_typed: it was derived from a function; so a `str` that it returns is text, and content
             may stand anywhere in a list (CONT-11).
+        suffix: follows its names, where several tools share one.
+        choose: returns which of these a call means; raises `ToolError` if it means none.
         validate: returns the problems of arguments; an empty sequence if they are valid.
         validate_output: returns the problems of a result; None without an output schema.
         is_restricted: some principals may not call it.
@@ -132,6 +134,8 @@ class RegisteredTool(Shown):
     tags: frozenset[str] = _NONE
     visible: Predicate | None = None
     is_typed: bool = False
+    suffix: str = ""
+    choose: Callable[[Any], RegisteredTool] | None = None
     validate: Validator = field(init=False)
     validate_output: Validator | None = field(init=False)
     is_restricted: bool = field(init=False)
@@ -155,9 +159,10 @@ class RegisteredTool(Shown):
         self.validate_output = checks[1].validate if checks[1:] else None
 
     @property
-    def names(self) -> tuple[str, str]:
-        """Its names, for the code of the server and for clients."""
-        return self.registered_name, self.definition.name
+    def names(self) -> tuple[str, ...]:
+        """Its names, for the code of the server and for clients; then those that it shares."""
+        names = self.registered_name, self.definition.name
+        return (*(name + self.suffix for name in names), *names) if self.suffix else names
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """Return the tool as `tools/list` shows it."""
@@ -172,7 +177,12 @@ class ToolRegistry(Registry[RegisteredTool]):
 
     Args:
         logger: gets the warnings of registrations; may be attached later (`attach_logger`).
+
+    Attributes:
+        on_version: called before the first tool that has a version is added.
     """
+
+    on_version: Callable[[ToolRegistry], None] | None = None
 
     def __init__(self, logger: StructuredLogger | None = None) -> None:
         super().__init__(ChangeNotifier("tools"))
@@ -278,7 +288,7 @@ class ToolRegistry(Registry[RegisteredTool]):
     def remove(self, tool: RegisteredTool) -> bool:
         """Remove this tool, and no other tool of its name; return whether it was still there."""
         with self.notifier.lock:
-            name = tool.definition.name
+            name = tool.names[1]
             if self.registered(name) is not tool:
                 return False
             self.drop(name)
@@ -290,7 +300,7 @@ class ToolRegistry(Registry[RegisteredTool]):
     def find(self, name: str) -> RegisteredTool | None:
         """Return the tool registered as `name`, if there is one."""
         tool = self.registered(advertised_name(name, self._separator))
-        return tool if tool is not None and tool.registered_name == name else None
+        return tool if tool is not None and tool.names[0] == name else None
 
     def list(self) -> tuple[ToolDefinition, ...]:
         """Return all definitions, in lexicographic order of their names (REG-02)."""
@@ -366,6 +376,10 @@ class ToolRegistry(Registry[RegisteredTool]):
         return compile_tool(definition, check_formats=self._check_formats, shared=self._shared)
 
     def _add(self, tool: RegisteredTool) -> None:
+        if self.on_version is not None and tool.definition.version is not None:
+            self.on_version(self)
+            self._add(tool)  # it is that of another class now
+            return
         if self._generates:
             for check in tool.checks:
                 check.generate()
@@ -393,17 +407,17 @@ class ToolRegistry(Registry[RegisteredTool]):
 
 
 def _put(tools: Registry[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
-    name = tool.registered_name
+    name = tool.names[0]
     called = advertised_name(name, separator)
     if tools.put(called, tool):
         return
     present = tools.registered(called)
-    if present is None or present.registered_name == name:
+    if present is None or present.names[0] == name:
         raise RegistrationError(
             f"tool {name!r} is already registered: choose another name, or unregister it first"
         )
     raise RegistrationError(
-        f"tools {present.registered_name!r} and {name!r} would both be called {called!r}:"
+        f"tools {present.names[0]!r} and {name!r} would both be called {called!r}:"
         " rename one, or choose another `tools.name_separator`"
     )
 
@@ -463,17 +477,6 @@ def execution_of(handler: Callable[..., Any]) -> ExecutionMode:
     if code is None or not code.co_flags & inspect.CO_COROUTINE:
         return ExecutionMode.ASYNC
     return BRIEF if _LOOP_USERS.isdisjoint(code.co_code[::2]) else ExecutionMode.ASYNC
-
-
-def takes(function: Any, count: int) -> bool:
-    """Return whether `function` can be called with so many arguments, as far as one can see."""
-    try:
-        inspect.signature(function).bind(*[None] * count)
-    except TypeError:
-        return False
-    except ValueError:
-        pass  # the parameters of the callable are unknown
-    return True
 
 
 def check_ms(name: str, option: str, value: object, least: int) -> None:

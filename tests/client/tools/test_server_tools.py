@@ -564,3 +564,35 @@ async def test_a_tool_that_runs_as_a_task_only_is_not_called(
         assert "task" in str(error)
         assert harness.count("tools/call") == 0
         assert client.circuit_state == "CLOSED"
+
+
+# -- versions of a tool ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CTOOL-30")
+async def test_a_version_is_called_and_checked_by_its_own_schemas() -> None:
+    output = {"type": "object", "required": ["a"]}
+    older = {"inputSchema": STRICT, "outputSchema": output}
+    hostile = {"1": older, "0": [], "0.1": {"inputSchema": 5}, "0.2": {}}
+    newest = tool("find", version="2", _meta={"foundation-rt/versions": hostile})
+    odd = tool("odd", _meta={"foundation-rt/versions": ["1"]})
+    structured = {"content": [], "structuredContent": {"a": 1}}
+    script = {**listed(newest, odd), "tools/call": [result(**structured)]}
+    async with scripted(script) as (client, harness):
+        await client.call("find", {"city": 5}, version="2")
+        await client.call("find", {"city": "Oslo"}, version="1")
+        await client.call("find@1")
+        assert [each["params"]["name"] for each in harness.of("tools/call")] == [
+            "find@2",
+            "find@1",
+            "find@1",
+        ]
+        assert (await error_of(client.call("find", {"city": 5}, version="1"))).code == "E203"
+        for name, version in (("find", "0"), ("find", "0.1"), ("find", "0.2"), ("find", "3")):
+            assert (await error_of(client.call(name, version=version))).code == "E204"
+        for name in ("odd@1", "none@1", "find@", "@2", "find@2@2"):
+            assert (await error_of(client.call(name))).code == "E204"
+        harness.play({**listed(newest), "tools/call": [result(content=[], structuredContent={})]})
+        assert (await error_of(client.call("find", version="1"))).code == "E209"
+        assert harness.count("tools/call") == 4
+        assert [each.name for each in await client.list_tools()] == ["find", "odd"]

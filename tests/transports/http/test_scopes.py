@@ -349,6 +349,47 @@ async def test_hidden_tool_is_answered_over_http_as_an_unknown_one() -> None:
     assert answers == [(200, "NOT_FOUND")] * 2
 
 
+@pytest.mark.rule("VERS-05", "VERS-06", "AUTH-13", "SCHEMA-23")
+async def test_headers_and_scopes_are_those_of_the_version_that_is_called() -> None:
+    keys = (f"reader:{API_KEY}:a", f"writer:{API_KEY[:-1]}w:files:write")
+    config = ServerConfig(http=HttpSection(api_keys=keys))
+    server = Server("versions", options=ServerOptions(config=config))
+
+    @server.tool("find", version="1", inline=True)
+    def find_all(region: Annotated[str, Header("Region")]) -> str:
+        return "1"
+
+    @server.tool("find", version="2", inline=True, scopes=["files:write"])
+    def find(region: str) -> str:
+        return "2"
+
+    app = server.asgi_app()
+
+    async def call(key: str, name: str, version: str = "", **headers: str) -> Any:
+        body = calling(name)
+        said = {"foundation-rt/version": version} if version else {}
+        body["params"] |= {"_meta": {**META, **said}, "arguments": {"region": "eu"}}
+        sent = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": name}
+        sent |= {"x-api-key": key} | headers
+        answer = await visit(app, "POST", headers=sent, body=orjson.dumps(body)).finish()
+        if answer.status != 200:
+            return answer.status
+        return orjson.loads(answer.body)["result"]["content"][0]["text"]
+
+    reader, writer, region = API_KEY, f"{API_KEY[:-1]}w", {"mcp-param-region": "eu"}
+    assert await call(reader, "find", **region) == "1"
+    assert await call(reader, "find") == 400
+    for name, version in (("find@2", ""), ("find", "2")):
+        assert await call(reader, name, version) == 403
+        assert await call(writer, name, version) == "2"
+    for name, version in (("find@1", ""), ("find", "1")):
+        assert await call(writer, name, version) == 400
+        assert await call(writer, name, version, **region) == "1"
+    assert await call(writer, "find") == "2"
+    assert "NOT_FOUND" in await call(writer, "find", "3")
+    await app.stop(PATIENCE)
+
+
 @pytest.mark.rule("AUTH-26")
 @pytest.mark.parametrize("method", LISTS)
 def test_every_page_of_list_shows_only_permitted_items(issuer: Issuer, method: str) -> None:
