@@ -125,6 +125,15 @@ async def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) ->
         assert (await client.call("warning", city="Oslo"))["isError"] is True
 
 
+async def test_the_versions_of_a_tool_are_side_by_side(names: dict[str, Any]) -> None:
+    run(names, "def find_all")
+    async with TestClient(names["server"]) as client:
+        assert await client.call("find", query="a", limit=2) == ["a", "a"]
+        assert await client.call("find@1", query="a") == ["a"]
+        with pytest.raises(names["ToolError"], match="limit"):
+            await client.call("find@1", query="a", limit=1)
+
+
 async def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
     run(names, "@server.completion")
 

@@ -1,4 +1,4 @@
-"""What can be seen of the functions that authors give."""
+"""Checks of the callables that authors give."""
 
 from __future__ import annotations
 
