@@ -184,7 +184,7 @@ def _name_of_tool(registry: ToolRegistry, dispatcher: Dispatcher, called: str) -
     tool = registry.get(called)
     if tool is not None:
         return tool.definition.name
-    for name in (called, called.partition("@")[0]):
+    for name in dict.fromkeys((called.rpartition("@")[0] or called, called)):
         if any(knows(TOOLS_CALL, name) for knows in dispatcher.knows):
             return name
     return ""

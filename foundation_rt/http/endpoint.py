@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ..base.tool_versions import asked_version
 from ..errors import JsonRpcErrorCode
 from ..features.batches import requests_of
 from ..features.policies import scopes_for
@@ -242,9 +243,12 @@ class Endpoint:
             return tool.header_parameters
         if message.method != TOOLS_CALL or type(message.params) is not dict:
             return ()
-        name = message.params.get("name")
+        name, meta = message.params.get("name"), message.params.get("_meta")
         if type(name) is not str:
             return ()
+        version = asked_version(meta if type(meta) is dict else None)
+        if version is not None:
+            name = f"{name}@{version}"
         found = (each(name) for each in self.runtime.dispatcher.header_parameters)
         return next(filter(None, found), ())
 

@@ -43,7 +43,8 @@ from ...protocol.peer import CAPABILITIES_KEY, CORRELATION_KEY, INFO_KEY, LOG_LE
 from ...protocol.revisions import VERSION_KEY
 from .client_request_bridge import TASKS, CallHandlers, ClientRequestBridge, client_of, owner_of
 from .failures import failure
-from .routes import RoutedEntry, Routes, skill_outside, withheld_error
+from .routes import RoutedEntry, Routes, is_for_models, skill_outside, withheld_error
+from .tool_versions import version_of, with_plain_name, with_version
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
@@ -139,10 +140,12 @@ class GatewayForwarder:
         self, request: ForwardedRequest, context: ToolContext
     ) -> Mapping[str, Any]:
         routes = await self.servers.routes_for(context)
-        params = self._called(request.params)
+        params = called = self._called(request.params)
+        params = with_plain_name(called, routes.tools)
         if params["name"] not in routes.tools:
             routes = await self.servers.routes_when_started(params["name"], context)
-        if params is not request.params:  # a model has called `call_tool`
+            params = with_plain_name(called, routes.tools)
+        if called is not request.params:  # a model has called `call_tool`
             route = routes.tool_for_models(params["name"])
         elif (
             params["name"] not in routes.tools
@@ -152,6 +155,9 @@ class GatewayForwarder:
             route = routes.tool_of_app(params["name"])
         else:
             route = routes.tool(params["name"])
+        route, params = with_version(route, params, is_locked=self.servers.is_locked)
+        if called is not request.params and not is_for_models(route.definition):
+            raise routes.unknown_tool(called["name"])
         params = {**params, "name": route.inner}
         if route.arguments is not None:
             given = params.get("arguments") or {}
@@ -344,7 +350,11 @@ class GatewayForwarder:
         """Return the entry that a request names, if any list has it."""
         if request.method == TOOLS_CALL:
             try:
-                return routes.tools.get(self._called(request.params)["name"])
+                called = self._called(request.params)
+                params = with_plain_name(called, routes.tools)
+                route = routes.tools.get(params["name"])
+                found = None if route is None else version_of(route, params)
+                return found or (route if params is called else None)
             except ToolError:  # call_tool without the name of a tool; `forward` says so
                 return None
         if request.method == PROMPTS_GET:

@@ -28,6 +28,7 @@ from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
 from ..coordinator import close_names
 from .definition_lock import Withheld
+from .tool_versions import listed_versions, with_versions
 
 _MEMBERS = {"resourceTemplates": "templates"}
 _FOR_MODELS = "tools for models"
@@ -61,6 +62,7 @@ class RoutedEntry:
         definition: as clients of the gateway see it.
         withheld: why they do not; None if they do.
         arguments: what a call of a tool does with them; None: they go as they came.
+        versions: the other versions of a tool.
     """
 
     server: str
@@ -68,6 +70,7 @@ class RoutedEntry:
     definition: Definition
     withheld: Withheld | None = None
     arguments: ShapedArguments | None = None
+    versions: Mapping[str, RoutedEntry] = field(factory=dict)
 
 
 @define(eq=False)
@@ -345,17 +348,35 @@ def _tools(
         inner = definition.get("name")
         shaped = shape(server, definition) if isinstance(inner, str) else None
         if isinstance(inner, str) and shaped is not None:
-            shown, arguments = shaped
-            outside = outside_name(server, shown["name"])
-            shown = {**shown, "name": outside}
-            if isinstance(meta := shown.get("_meta"), Mapping):
-                shown["_meta"] = moved(meta, partial(app_outside, server))
-            route = RoutedEntry(server, inner, shown, withheld, arguments)
+            name = shaped[0]["name"]
+            outside = outside_name(server, name)
+            plain = RoutedEntry(server, inner, {"name": outside}, withheld)
+            move = partial(app_outside, server)
+            others = (shape(server, each) for each in listed_versions(definition))
+            versions = {
+                each[0]["version"]: _tool(plain, each, move)
+                for each in others
+                if each is not None and each[0]["name"] == name
+            }
+            route = _tool(evolve(plain, versions=versions), shaped, move)
             holder = routes.setdefault(outside, route)
             # No other tool of a server gets the calls of one that has its own name.
-            if holder.server == server and holder.arguments is not None and arguments is None:
+            if holder.server == server and holder.arguments is not None and route.arguments is None:
                 routes[outside] = route
     return routes
+
+
+def _tool(
+    route: RoutedEntry,
+    shaped: tuple[Definition, ShapedArguments | None],
+    move: Callable[[str], str],
+) -> RoutedEntry:
+    """Return the route of a tool that was shaped, with its name outside and its versions."""
+    shown, arguments = shaped
+    shown = {**with_versions(shown, route.versions), **route.definition}
+    if isinstance(meta := shown.get("_meta"), Mapping):
+        shown["_meta"] = moved(meta, move)
+    return evolve(route, definition=shown, arguments=arguments)
 
 
 def _named(listed: Listed, outside_name: OutsideName) -> dict[str, RoutedEntry]:

@@ -426,6 +426,11 @@ class ServerRoutes:
 
     # -- the lock
 
+    @property
+    def is_locked(self) -> bool:
+        """Return whether definitions have to be accepted (GATE-31)."""
+        return self._lock is not None
+
     def withholds(self, server_id: str, kind: str, definition: Definition) -> Withheld | None:
         """Return why a definition that came now is withheld; None if it is recorded (GATE-53)."""
         return None if self._lock is None else self._lock.check(server_id, kind, definition)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from attrs import define, field
 
 from ...base.tool_shapes import ShapedArguments, Transform
+from ...base.tool_versions import SEPARATOR
 from ...errors import RegistrationError
+from .tool_versions import listed_versions
 
 log = logging.getLogger("foundation_rt.gateway")
 
@@ -29,7 +32,7 @@ class ShapedTools:
     """
 
     transform_of: Callable[[str], Transform | None]
-    _known: dict[tuple[str, str], tuple[Any, tuple[Definition, ShapedArguments]]] = field(
+    _known: dict[tuple[str, str, str], tuple[Any, tuple[Definition, ShapedArguments]]] = field(
         factory=dict, init=False
     )
     _logged: set[str] = field(factory=set, init=False)
@@ -39,12 +42,13 @@ class ShapedTools:
     ) -> tuple[Definition, ShapedArguments | None] | None:
         """Return a tool as clients see it, and what its calls do; None: it is not offered."""
         transform = self.transform_of(server)
-        name = definition.get("name")
-        shape = None if transform is None else transform.tools.get(str(name))
+        name, version = str(definition.get("name")), str(definition.get("version"))
+        shapes = {} if transform is None else transform.tools
+        shape = shapes.get(f"{name}{SEPARATOR}{version}") or shapes.get(name)
         if shape is None:
             return definition, None
         state = (shape, definition)
-        known = self._known.get((server, shape.name))
+        known = self._known.get((server, name, version))
         if known is not None and known[0] == state:
             return known[1]
         schema = definition.get("inputSchema")
@@ -56,16 +60,20 @@ class ShapedTools:
         except RegistrationError as error:
             self._log(f"the tool {name!r} of server {server!r} is not offered: {error}")
             return None
-        shaped = {**definition, **shape.texts, "name": shape.outside, "inputSchema": shown}
-        self._known[server, shape.name] = (state, (shaped, arguments))
+        outside = name if shape.outside == shape.name else shape.outside
+        shaped = {**definition, **shape.texts, "name": outside, "inputSchema": shown}
+        self._known[server, name, version] = (state, (shaped, arguments))
         return shaped, arguments
 
     def look_for_unknown(self, server: str, listed: Iterable[Definition]) -> None:
         """Log a tool that a server's entry shapes and that it does not list."""
         transform = self.transform_of(server)
         if transform is not None:
+            newest = [*listed]
+            every = [*newest, *chain.from_iterable(map(listed_versions, newest))]
+            versions = (f"{each.get('name')}{SEPARATOR}{each.get('version')}" for each in every)
             try:
-                transform.check_fits(str(each.get("name")) for each in listed)
+                transform.check_fits((str(each.get("name")) for each in newest), versions)
             except RegistrationError as error:
                 self._log(f"server {server!r}: {error}")
 
