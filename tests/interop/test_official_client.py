@@ -66,6 +66,11 @@ async def forecast(
     return {"place": f"{place.city}, {place.country}", "days": days, "unit": unit.value}
 
 
+@server.tool("forecast", version="1", inline=True, deprecated="use version 2")
+def forecast_of_today(city: str) -> Report:
+    return {"place": city, "days": 0, "unit": "celsius"}
+
+
 @server.tool
 def find(city: str, kind: Literal["town", "village"] = "town") -> dict:
     """Find a city."""
@@ -193,6 +198,23 @@ async def test_the_demo_tools_are_listed_and_called(host: Host) -> None:
         assert isinstance(health, dict)
         assert health["status"] in ("healthy", "degraded")  # on a busy machine
         await session.send_ping()
+
+
+@pytest.mark.rule("VERS-04", "VERS-06", "VERS-08")
+async def test_an_older_version_of_a_tool_is_called(host: Host, app: str) -> None:
+    async with host.connect(app) as session:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        meta = tools["forecast"].meta
+        assert meta is not None
+        assert meta["foundation-rt/versions"]["1"]["inputSchema"]["required"] == ["city"]
+        oslo = {"city": "Oslo"}
+        by_name = await session.call_tool("forecast@1", oslo)
+        by_meta = await session.call_tool("forecast", oslo, meta={"foundation-rt/version": "1"})
+        for result in (by_name, by_meta):
+            assert text_of(result) == {"place": "Oslo", "days": 0, "unit": "celsius"}
+            assert result.meta == {"foundation-rt/deprecated": "use version 2"}
+        assert (await session.call_tool("forecast", oslo)).is_error
+        assert (await session.call_tool("forecast@3", oslo)).is_error
 
 
 @pytest.mark.rule("LIFE-02", "REG-02", "CALL-10", "TYPED-01", "CLI-02")

@@ -160,3 +160,13 @@ def hints(value: cst.BaseExpression, need: Callable[[str], str]) -> cst.BaseExpr
         name = _as_ours(str(each.key.evaluated_value), rule)
         args.append(keyword(rule.renames.get(name, name), each.value))
     return cst.Call(cst.Name(need("foundation_rt.ToolAnnotations")), args)
+
+
+def joined(*parts: str) -> str:
+    """Return the expression for texts, one after the other; those written out become one."""
+    values = [cst.parse_expression(part) for part in parts]
+    if all(isinstance(each, cst.SimpleString) for each in values):
+        return (
+            '"' + "".join(str(cst.ensure_type(v, cst.SimpleString).raw_value) for v in values) + '"'
+        )
+    return " + ".join(parts)

@@ -72,7 +72,6 @@ def migrate_source(text: str) -> MigratedFile:
     reader.source.taken |= by_hand.taken
     rewriter = Rewriter(reader.source, by_hand.middleware)
     changed = tree.visit(rewriter)
-    rewriter.finish()
     used = set(_expressions(changed, by_hand.middleware))
     left = _left(used, rewriter)
     if "Any" not in used:

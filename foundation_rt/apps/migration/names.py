@@ -84,7 +84,7 @@ SERVER = ArgumentRule(
         "sampling_handler_behavior": "remove it with sampling_handler=",
         "transport_security": "set http.allowed_hosts and http.allowed_origins",
         "providers": "register what the provider has, or mount a server",
-        "transforms": "there are none: change the tools, or put a gateway in front",
+        "transforms": "shape tools where they join: mount(other, transform=Transform({...}))",
         "extensions": "register what the extension adds, and declare it: Server(extensions={...})",
         "cache_ttl": "give cache_ttl_ms=... to each resource, or set it in the configuration",
         "cache_scope": "remove it: what depends on the principal is never shared",
@@ -142,9 +142,9 @@ RUN = ArgumentRule(drops={**_SERVING, "transport": ""}, decides=_SERVING_DECIDED
 SWITCH = ArgumentRule(
     keeps=("tags", "only"),
     decides={
-        "keys": "give the names of tools and prompts, and the URIs of resources",
+        "keys": 'give names of tools (a version: "NAME@VERSION"), of prompts, and URIs',
         "components": "give names or tags: it concerns tools, resources and prompts here",
-        "version": "an entry has one version: give names or tags",
+        "version": 'give the name of one version of a tool: "NAME@VERSION"',
         "match_all": "remove it, or name all",
     },
 )
@@ -487,6 +487,20 @@ NOTIFICATIONS = {
 }
 """Methods of a session that say that a list has changed."""
 
+TRANSFORM_ADVICE = {
+    "ToolTransform": "shape tools where they join: server.mount(other, transform=Transform({...}))",
+    "forward": "give `call`, a function (call, arguments, ctx), in a Transform",
+    "Namespace": "give a prefix where the server is mounted: server.mount(other, prefix)",
+    "VersionFilter": 'call server.disable("NAME@VERSION") for each version that is hidden',
+    "Visibility": 'call server.enable(...) or server.disable("NAME", tags=...)',
+    "PromptsAsTools": "use server.expose_prompts_as_tools()",
+    "ResourcesAsTools": "use server.expose_resources_as_tools()",
+    "RegexSearchTransform": 'set tools.expose = "search" in the configuration',
+    "BM25SearchTransform": 'set tools.expose = "search" in the configuration',
+    "search": 'set tools.expose = "search" in the configuration',
+}
+"""Advice on transforms of FastMCP, by the name of their class or module."""
+
 READY_MIDDLEWARE = {
     "authorization": "drop it: give scopes=... or visible=... to each tool, resource and prompt",
     "caching": "drop it: give cache_ttl_ms=... to each resource; results of tools are not kept",
@@ -513,7 +527,10 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ("fastmcp.server.providers.openapi", "use Server.from_openapi"),
     ("fastmcp.server.openapi", "use Server.from_openapi"),
     ("fastmcp.server.providers", "register what the provider has, or mount a server"),
-    ("fastmcp.server.transforms", "there are none: change the tools, or put a gateway in front"),
+    *((f"fastmcp.server.transforms.{name}", text) for name, text in TRANSFORM_ADVICE.items()),
+    ("fastmcp.server.transforms", TRANSFORM_ADVICE["ToolTransform"]),
+    ("fastmcp.tools.tool_transform", TRANSFORM_ADVICE["ToolTransform"]),
+    ("fastmcp.tools.forward", TRANSFORM_ADVICE["forward"]),
     ("fastmcp.experimental", "it has no counterpart"),
     ("fastmcp.apps", "interfaces in the client are not built here: return content, or ask"),
     ("fastmcp.FastMCPApp", "interfaces in the client are not built here: return content, or ask"),

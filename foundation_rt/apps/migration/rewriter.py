@@ -38,6 +38,7 @@ from .source import (
     SourceFacts,
     code,
 )
+from .transforms import FROM_TOOL, ToolTransforms
 
 _OLD_IMAGES = ("Image", "Audio")
 _ATTRIBUTES = {
@@ -79,6 +80,7 @@ class Rewriter(cst.CSTTransformer):
         self.is_in_line = False
         self.middleware: set[str] = set()
         self._classes = middleware_classes.MiddlewareClasses()
+        self.transforms = ToolTransforms(self)
         self._server_calls = ServerCalls(self)
         self._context_calls = ContextCalls(self)
 
@@ -105,6 +107,10 @@ class Rewriter(cst.CSTTransformer):
         place: Any = self.get_metadata(metadata.PositionProvider, node)
         return int(place.start.line)
 
+    def options_of_tool(self, decorator: cst.Call) -> list[cst.Arg]:
+        """Return the options of a tool, as ours, that a decorator gives."""
+        return self._server_calls.options_of_tool(decorator)
+
     def need(self, full: str) -> str:
         """Return the name by which the file imports an object of ours."""
         self.needed.add(full)
@@ -117,6 +123,13 @@ class Rewriter(cst.CSTTransformer):
         self.middleware = self._classes.names
         for place, text in self._classes.reasons:
             self.report(place, text, True)
+        node.visit(self.transforms)
+        self.transforms.finish_reading()
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        """Report what has found no place."""
+        self._server_calls.finish()
+        return updated_node
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
@@ -239,6 +252,8 @@ class Rewriter(cst.CSTTransformer):
             return self._server_calls.api(original_node, updated_node, key)
         if key == SESSION_MANAGER_CLASS:
             return manager_construction(self, original_node, updated_node)
+        if key == FROM_TOOL:
+            return self._server_calls.made_tool(original_node, updated_node)
         if key in PROTOCOL_ERRORS:
             return self._protocol_error(original_node, updated_node)
         if key == "File":
@@ -293,8 +308,8 @@ class Rewriter(cst.CSTTransformer):
                 f'guess_type({path})[0] or "{usual}"))'
             )
         kind = named.get("format", '"octet-stream"')
-        uri = joined('"file:///"', named.get("name", '"resource"'), '"."', kind)
-        mime = joined('"application/"', kind)
+        uri = args_of.joined('"file:///"', named.get("name", '"resource"'), '"."', kind)
+        mime = args_of.joined('"application/"', kind)
         return cst.parse_expression(
             f"{embedded}({blob}({uri}, {named.get('data', 'b' + repr(''))}, {mime}))"
         )
@@ -439,7 +454,7 @@ class Rewriter(cst.CSTTransformer):
             text = 'tasks need only task="optional", and are in the section `tasks`'
             self.report(original_node, text, False)
             return cst.RemoveFromParent()
-        if self._context_calls.is_repeated(updated_node):
+        if self._context_calls.is_repeated(updated_node) or self.transforms.is_moved(original_node):
             return cst.RemoveFromParent()
         return cst.FlattenSentinel(self._server_calls.after(original_node, updated_node))
 
@@ -482,20 +497,6 @@ class Rewriter(cst.CSTTransformer):
             if found is not None and found[1] in DECORATORS:
                 return found[1]
         return None
-
-    def finish(self) -> None:
-        """Report what has found no place."""
-        self._server_calls.finish()
-
-
-def joined(*parts: str) -> str:
-    """Return the expression for texts, one after the other; those written out become one."""
-    values = [cst.parse_expression(part) for part in parts]
-    if all(isinstance(each, cst.SimpleString) for each in values):
-        return (
-            '"' + "".join(str(cst.ensure_type(v, cst.SimpleString).raw_value) for v in values) + '"'
-        )
-    return " + ".join(parts)
 
 
 def updated_name(updated: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:

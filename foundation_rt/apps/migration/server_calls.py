@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from ...base.tool_versions import version_problem
 from . import arguments as args_of
 from .middleware_classes import KIND as MIDDLEWARE
 from .names import (
@@ -21,7 +22,8 @@ from .names import (
     SESSION_MANAGER,
     SWITCH,
 )
-from .source import ASGI, SESSION_MANAGER_CLASS, code, is_stdio
+from .source import ASGI, PROVIDER, SESSION_MANAGER_CLASS, code, is_stdio
+from .transforms import ADDS
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -52,7 +54,6 @@ _ADVICE = {
     "add_middleware": "use server.middleware(x), if the class of x was migrated; else write"
     " `@server.middleware async def f(call, proceed)`",
     "add_provider": "register what the provider has, or mount a server",
-    "add_transform": "there are none: change the tools, or put a gateway in front",
     "add_extension": 'register what the extension adds; tasks need only task="optional"',
     "import_server": "use server.mount(other, prefix=...)",
     "sse_app": "the HTTP+SSE transport of 2024 is not served: use server.asgi_app()",
@@ -62,7 +63,6 @@ _ADVICE = {
     "get_tools": "use server.list(), which is no dict",
     "add_resource": "use @server.resource, or server.register_resource",
     "add_prompt": "use @server.prompt, or server.register_prompt",
-    "add_tool_transformation": "there is none: change the tool",
     "session_manager": "use server.lifetime(), or mount server.asgi_app()",
     "settings": "settings are in the configuration",
     "add_request_handler": "use server.forward(forwarder)",
@@ -138,6 +138,11 @@ class ServerCalls:
     def api(self, original: cst.Call, updated: cst.Call, method: str) -> cst.Call:
         """Return `Server.from_openapi(...)` or `Server.from_asgi(...)` (MIGR-20)."""
         args = args_of.rewrite(updated, APIS[method], method, self._to.report, original)
+        transforms = self._to.transforms
+        joined = transforms.joining(
+            original, updated.with_changes(args=args), transforms.assigned_to(original)
+        )
+        args = list(joined.args)
         if method == "from_openapi":
             text = "secrets go to base_url= alone, or that of the client; no variable is read"
             self._to.report(original, f"from_openapi: {text}: give auth=", False)
@@ -225,6 +230,7 @@ class ServerCalls:
             args = args_of.rewrite(updated, ASGI_APP, method, self._to.report, original)
             return args_of.with_args(updated.with_changes(func=func), args)
         if method in _REMOVALS:
+            updated = self._of_version(updated)
             name = cst.Name(_REMOVALS[method])
             return updated.with_changes(func=cst.Attribute(_owner(updated), name))
         if method == "add_prompt":
@@ -237,6 +243,8 @@ class ServerCalls:
                 return added
         if method == "mount":
             return self._mount(original, updated)
+        if method in ADDS:
+            return self._to.transforms.added(original, updated)
         if method == "add_tool":
             return self._add_tool(original, updated)
         if method in _SWITCHES:
@@ -258,6 +266,27 @@ class ServerCalls:
         if method in _ADVICE:
             self._to.report(original, f"{code(original.func)}(): {_ADVICE[method]}", True)
         return None
+
+    def made_tool(self, original: cst.Call, updated: cst.Call) -> cst.Call:
+        """Return the server of a tool that is made of another (MIGR-25)."""
+        made, later = self._to.transforms.made(original, updated)
+        if later:
+            self._after[original] = later
+        return made
+
+    def options_of_tool(self, decorator: cst.Call) -> list[cst.Arg]:
+        """Return the options of a tool, as ours, that a decorator gives."""
+        return list(self._decorator("tool", decorator, decorator).args)
+
+    @staticmethod
+    def _of_version(call: cst.Call) -> cst.Call:
+        """Return the call that removes ``NAME@VERSION``, for one that has `version`."""
+        version = args_of.argument(call.args, "version")
+        name = args_of.first_or_named(call.args, "name")
+        if version is None or name is None or code(version.value) == "None":
+            return call.with_changes(args=args_of.without(call.args, "version"))
+        both = args_of.joined(code(name.value), '"@"', code(version.value))
+        return call.with_changes(args=[cst.Arg(cst.parse_expression(both))])
 
     def _is_ready_made(self, made: cst.BaseExpression) -> bool:
         """Return whether middleware comes with FastMCP: its name has advice of its own."""
@@ -283,6 +312,7 @@ class ServerCalls:
             args = [args_of.keyword("name", args[0].value), *args[1:]]
         args = args_of.changed(args, "timeout_ms", args_of.milliseconds)
         args = args_of.changed(args, "output_schema", _off)
+        args = args_of.changed(args, "version", partial(self._version, original))
         args = self._interface(method, original, args)
         found = args_of.argument(args, "annotations")
         if method == "tool":
@@ -299,6 +329,22 @@ class ServerCalls:
                 args.append(args_of.keyword("task", cst.SimpleString(f'"{mode}"')))
             self._to.settle(original, "task=")
         return updated.with_changes(args=args)
+
+    def _version(self, original: cst.Call, value: cst.BaseExpression) -> cst.BaseExpression:
+        """Return a version as ours: a text that begins with a digit."""
+        if isinstance(value, cst.Integer | cst.Float):
+            return cst.SimpleString(f'"{code(value)}"')
+        if not isinstance(value, cst.SimpleString):
+            return value
+        version = str(value.evaluated_value)
+        if version_problem(version) is None:
+            return value
+        if version_problem(plain := version.removeprefix("v")) is None:
+            text = f'version="{version}" became "{plain}", and clients have to call this one'
+            self._to.report(original, text, False)
+            return cst.SimpleString(f'"{plain}"')
+        self._to.report(original, f"version={code(value)}: it begins with a digit here", True)
+        return value
 
     def _task(self, value: cst.BaseExpression) -> str | None:
         """Return whether a call may be, has to be or cannot be a task; None if unknown."""
@@ -360,13 +406,16 @@ class ServerCalls:
                 arg = arg.with_changes(keyword=cst.Name("prefix"))
             elif name == "server":
                 arg = arg.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT)
-            elif name in ("as_proxy", "tool_names"):
+            elif name == "as_proxy":
                 self._to.report(original, f"mount: {name}= was removed: there is none", False)
                 continue
             elif name is None and len(args) == 1:
                 arg = args_of.keyword("prefix", arg.value)
             args.append(arg)
-        return updated.with_changes(args=args_of.tidy(args, updated.args))
+        mounted = updated.with_changes(args=args_of.tidy(args, updated.args))
+        given = args_of.first_or_named(original.args, "server")
+        owner = "" if given is None else code(given.value)
+        return self._to.transforms.joining(original, mounted, owner)
 
     def _switched(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         """Return the call of `enable` or `disable`, which take names by position here."""
@@ -381,6 +430,10 @@ class ServerCalls:
         return args_of.with_args(updated, args_of.tidy([*names, *kept], updated.args))
 
     def _add_tool(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        mounted = self._to.transforms.mounted(original, updated) if original.args else None
+        if mounted is not None:
+            self._before += mounted[1]
+            return mounted[0]
         tool = cst.Attribute(_owner(updated), cst.Name("tool"))
         if len(updated.args) <= 1:
             return updated.with_changes(func=tool)
@@ -562,7 +615,10 @@ def _statement(text: str, server: str) -> cst.BaseStatement:
 
 def _owner(call: cst.Call) -> cst.BaseExpression:
     assert isinstance(call.func, cst.Attribute)
-    return call.func.value
+    owner = call.func.value
+    if isinstance(owner, cst.Attribute) and code(owner).endswith(PROVIDER):
+        return owner.value
+    return owner
 
 
 def _method(call: cst.Call) -> str:

@@ -9,13 +9,16 @@ import libcst as cst
 from attrs import define, field, frozen
 from libcst import metadata
 
-from .names import LIBRARIES, RUNS, canonical
+from .names import APIS, LIBRARIES, RUNS, canonical
 
 SERVERS = frozenset({"FastMCP", "MCPServer", "Server"})
 CONTEXTS = frozenset({"Context", "ServerRequestContext", "RequestContext"})
 
 INNER_SERVER = "_mcp_server"
 """The attribute of a server that has the low-level one inside of it."""
+
+PROVIDER = ".local_provider"
+"""The attribute of a server that has what was registered there, and methods that are ours."""
 
 SESSION_MANAGER_CLASS = "StreamableHTTPSessionManager"
 
@@ -115,7 +118,7 @@ class SourceFacts:
     def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
         """Return the server and the method that an expression names, or None."""
         if isinstance(node, cst.Attribute):
-            owner = code(node.value)
+            owner = code(node.value).removesuffix(PROVIDER)
             if isinstance(node.value, cst.Call):
                 owner = f"{code(node.value.func)}()"
             if owner in self.servers:
@@ -265,7 +268,7 @@ class SourceReader(cst.CSTVisitor):
             is_union = isinstance(value, cst.BinaryOperation)
             if is_union and self.names.mentions(value, SERVERS):
                 self.source.server_aliases.add(name)
-        if isinstance(value, cst.Call) and self.names.key(value.func) in SERVERS:
+        if isinstance(value, cst.Call) and self.names.key(value.func) in {*SERVERS, *APIS}:
             self._add_server(name)
         if isinstance(value, cst.Call) and f"{code(value.func)}()" in self.source.servers:
             self._add_server(name)
