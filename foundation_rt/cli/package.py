@@ -91,7 +91,8 @@ def _description(
         description=text.strip().splitlines()[0],
         author=author,
         website=options.website_url,
-        tools=[(each.name, each.description) for each in server.list()],
+        # Of several versions the newest comes first.
+        tools=sorted({each.name: each.description for each in reversed(server.list())}.items()),
         has_prompts=bool(server.list_prompts()),
         variables=variables_of(
             config, {name: each for name, each in files.items() if name.endswith(".py")}

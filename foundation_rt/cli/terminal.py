@@ -252,7 +252,7 @@ def _value_of(schema: Any) -> Any:
 def _served(server: Server) -> list[tuple[str, str]]:
     resources, prompts = server.features.resources, server.features.prompts
     lists = {
-        "tools": [each.name for each in server.list()],
+        "tools": [*dict.fromkeys(each.name for each in server.list())],
         "resources": [each.definition.uri for each in resources.resources.entries()],
         "templates": [each.definition.uri_template for each in resources.templates.entries()],
         "prompts": [each.definition.name for each in prompts.entries()],

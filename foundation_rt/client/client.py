@@ -17,6 +17,7 @@ from attrs import define, field
 
 from ..base.request_ids import RequestIdGenerator, UuidRequestIds
 from ..base.skill_format import EXTENSION, SKILLS_GET, SKILLS_LIST
+from ..base.tool_versions import VERSION_KEY
 from ..errors import UsageError
 from ..protocol.methods import (
     COMPLETION_COMPLETE,
@@ -234,7 +235,8 @@ class Client:
         Args:
             tool: its name.
             arguments: by name; JSON. They are checked against the tool's schema first.
-            version: of the tool, as the server lists it; by default the newest (CTOOL-30).
+            version: of the tool, as the server lists it; by default the one that `meta` names, or
+                the newest (CTOOL-30).
             timeout: in s, for the whole call; by default that of `tool_timeouts` or `timeout`.
             max_timeout: in s, for the whole call, if progress begins the `timeout` again; by
                 default progress changes nothing.
@@ -257,6 +259,7 @@ class Client:
         """
         check_plain("on_progress", on_progress)
         check_plain("on_log", on_log)
+        version = version or (meta or {}).get(VERSION_KEY)
         if version is not None:
             tool = f"{tool}@{version}"
         encoded = encode_arguments(tool, arguments)

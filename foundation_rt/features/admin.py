@@ -109,6 +109,8 @@ class AdminTools:
             name, arguments["description"], schema, arguments.get("version")
         )
         handler, execution = self.handlers[tool_type]
+        if self.registry.find(name) is not None:  # a newer version would get its calls
+            raise self._describe_refusal(name, RegistrationError("the name is taken"))
         try:
             tool = self.registry.register(
                 definition,

@@ -16,6 +16,7 @@ from foundation_rt import (
     Server,
     ToolContext,
     ToolDefinition,
+    ToolError,
     Transform,
 )
 from foundation_rt.base.config.feature_sections import RateLimitSection
@@ -427,6 +428,22 @@ def test_a_registry_that_had_a_version_before_keeps_more() -> None:
     assert listed(peer) == {"find": ["2", "1"], "other": ["1"]}
     with pytest.raises(RegistrationError, match="is already registered"):
         rig.server.register(definition("1.0", "other"), lambda arguments, context: "2")
+
+
+@pytest.mark.rule("VERS-03", "ADMIN-07")
+async def test_no_client_registers_a_newer_version() -> None:
+    config = {
+        "tools": {"admin_registration_enabled": True, "admin_policy": {"mode": "local_stdio_only"}},
+        "security": {"dynamic_registration_enabled": True},
+    }
+    server = Server("v", config={**QUIET, **config})
+    add(server, "1")
+    _ = server.runtime  # which adds the tool
+    handler = server.get("admin/registerTool")
+    assert handler is not None
+    made = {"name": "find", "description": "", "toolType": "echo", "version": "9"}
+    with pytest.raises(ToolError, match="static and can't be replaced"):
+        handler.handler(made, None)
 
 
 def test_a_server_without_versions_takes_the_way_that_it_took() -> None:

@@ -24,6 +24,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "base.files",
         "base.skill_format",
         "base.tool_shapes",
+        "base.tool_versions",
         "protocol.methods",
         "protocol.peer",
         "protocol.revisions",

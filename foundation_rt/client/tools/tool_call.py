@@ -17,6 +17,7 @@ import orjson
 from attrs import define, field
 
 from ...base.exact_json import dumps, loads
+from ...base.tool_versions import VERSION_KEY as TOOL_VERSION_KEY
 from ...errors import JsonRpcErrorCode, UsageError
 from ...protocol.methods import INITIALIZE, TOOLS_CALL, facts
 from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY
@@ -197,7 +198,9 @@ class RawRequest:
         return await self._call(session, self.tool, attempt)
 
     async def _call(self, session: ClientSession, name: str, attempt: Attempt) -> dict[str, Any]:
-        tool = await self.tools.definition(session, name, attempt)
+        version = (self.meta or {}).get(TOOL_VERSION_KEY)
+        called = f"{name}@{version}" if type(version) is str else name
+        tool = await self.tools.definition(session, called, attempt)
         attempt.is_idempotent = self._may_repeat(tool is not None and tool.is_idempotent)
         header_params = NO_HEADER_PARAMS
         if tool is not None and tool.header_parameters and repeats_headers(session):

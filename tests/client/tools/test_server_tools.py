@@ -581,7 +581,7 @@ async def test_a_version_is_called_and_checked_by_its_own_schemas() -> None:
     async with scripted(script) as (client, harness):
         await client.call("find", {"city": 5}, version="2")
         await client.call("find", {"city": "Oslo"}, version="1")
-        await client.call("find@1")
+        await client.call("find", meta={"foundation-rt/version": "1"})
         assert [each["params"]["name"] for each in harness.of("tools/call")] == [
             "find@2",
             "find@1",
