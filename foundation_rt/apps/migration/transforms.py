@@ -49,7 +49,7 @@ class NoCounterpartError(Exception):
 
 @define
 class Shapes:
-    """What is done to the tools of one server.
+    """The changes of the tools of one server.
 
     Attributes:
         members: the text of what is done to each tool, by the text of its name.
@@ -302,7 +302,7 @@ def _members(method: str, call: cst.Call) -> dict[str, str]:
 
 
 def _config(config: cst.BaseExpression | None) -> str:
-    """Return what a `ToolTransformConfig` does to a tool."""
+    """Return what a configuration of FastMCP does to a tool."""
     if not isinstance(config, cst.Call):
         raise NoCounterpartError("write the ToolTransformConfig out")
     given = _keywords(config, ())
@@ -326,7 +326,7 @@ def _tool(
 def _argument(
     name: cst.BaseExpression, shape: cst.BaseExpression, parent: cst.FunctionDef | None
 ) -> str:
-    """Return what is done to an argument, of an `ArgTransform` or a dict of its members."""
+    """Return what is done to an argument, of a call or a dict of its members."""
     if isinstance(shape, cst.Call):
         given = _keywords(shape, ())
     else:
