@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -31,6 +32,13 @@ def test_every_version_of_the_lock_has_hashes() -> None:
     entries = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
     assert len(entries) >= len(pins())
     assert [each for each in entries if "--hash=sha256:" not in each] == []
+
+
+def test_figures_have_what_every_extra_installs() -> None:
+    measured = json.loads((ROOT / "spec/guide/figures/peers.json").read_text("utf-8"))["extras"]
+    named = {each["name"]: each for each in measured}
+    assert named.keys() == {f"foundation-rt[{extra}]" for extra in project() if extra}
+    assert all(each["packages"] > 1 and each["megabytes"] > 1 for each in measured)
 
 
 def test_bounds_are_tested_by_tests_that_exist() -> None:

@@ -24,8 +24,8 @@ from typing import Any
 import orjson
 from attrs import asdict
 
-from bench.peers import reporting
-from bench.peers.contestants import HTTP, STDIO, Contestant
+from bench.peers import environments, reporting
+from bench.peers.contestants import HTTP, RUNTIME, STDIO, Contestant, with_each_extra
 from bench.peers.environments import Environment, NotInstalledError, installed, present
 from bench.peers.measuring import (
     FULL,
@@ -35,6 +35,7 @@ from bench.peers.measuring import (
     Rounds,
     StdioEntrant,
     Turns,
+    installation,
     measure_http,
     measure_stdio,
 )
@@ -92,7 +93,21 @@ def measure(
         "rounds": asdict(rounds),
         "gaps": [asdict(gap) for gap in (*stdio.gaps, *http.gaps)],
         **_rounded(figures),
+        "extras": _rounded(installations(find)) if RUNTIME in only and find is installed else [],
     }
+
+
+def installations(find: Callable[[Contestant], Environment]) -> list[dict[str, Any]]:
+    """Return what the runtime installs with each of its extras."""
+    rows = []
+    for each in with_each_extra():
+        try:
+            rows.append(installation(each, find(each)))
+        except NotInstalledError as error:
+            say(f"  {each.name} is missing: {error}")
+        # Together they take gigabytes.
+        shutil.rmtree(environments.FOLDER / each.folder, ignore_errors=True)
+    return rows
 
 
 def _rounded(figures: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import metadata
 
 from attrs import frozen
 
@@ -64,3 +65,10 @@ HTTP = (
         NODE,
     ),
 )
+
+
+def with_each_extra() -> tuple[Contestant, ...]:
+    """Return the runtime with each of its extras alone, which are installed and not measured."""
+    extras = metadata(RUNTIME).get_all("Provides-Extra") or ()
+    names = (f"{RUNTIME}[{extra}]" for extra in sorted(extras))
+    return tuple(Contestant(name, "echo_runtime.py", (name,)) for name in names)

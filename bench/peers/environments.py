@@ -61,7 +61,7 @@ def installed(contestant: Contestant) -> Environment:
     python = install_python(folder, contestant.requirements)
     [site] = folder.glob("lib/python*/site-packages")
     versions = {each.name: each.version for each in metadata.distributions(path=[str(site)])}
-    version = None if contestant.is_floor else versions[contestant.name]
+    version = None if contestant.is_floor else versions[contestant.name.partition("[")[0]]
     command = [python, str(_SERVERS / contestant.server)]
     return Environment(command, version, len(versions), _megabytes(site))
 

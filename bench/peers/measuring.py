@@ -198,7 +198,7 @@ class StdioEntrant:
         """Return what the report says of this server."""
         cuts = percentiles([each for one in self.latencies for each in one])
         return {
-            **_installation(self),
+            **installation(self.contestant, self.environment),
             "handshake_ms": median(self.handshakes) * 1e3,
             "start_ms": median(self.starts) * 1e3,
             "p50_us": cuts[50] * 1e6,
@@ -290,7 +290,7 @@ class HttpEntrant:
     def figures(self) -> dict[str, Any]:
         """Return what the report says of this server."""
         return {
-            **_installation(self),
+            **installation(self.contestant, self.environment),
             **{f"{key}_us": median(e[key] for e in self.single) * 1e6 for key in _PERCENTILES},
             "calls_per_second": median(each["rate"] for each in self.deep),
             "rest_mb": self.rest_mb,
@@ -332,8 +332,8 @@ def measure_http(turns: Turns, rounds: Rounds) -> list[dict[str, Any]]:
     return [entrant.figures() for entrant in turns.entrants.values()]
 
 
-def _installation(entrant: StdioEntrant | HttpEntrant) -> dict[str, Any]:
-    environment = asdict(entrant.environment)
-    del environment["command"]
-    contestant = entrant.contestant
-    return {"name": contestant.name, "is_floor": contestant.is_floor, **environment}
+def installation(contestant: Contestant, environment: Environment) -> dict[str, Any]:
+    """Return what the report says of what is installed for a contestant."""
+    members = asdict(environment)
+    del members["command"]
+    return {"name": contestant.name, "is_floor": contestant.is_floor, **members}

@@ -54,6 +54,11 @@ _STDIO = (
     *_INSTALLED,
 )
 _HTTP = (*_CALLS, Column("MB at rest", "rest_mb"), *_INSTALLED)
+_WEIGHED = (
+    "Each extra alone, in an environment of its own: all packages, the runtime among them, and what"
+    " they take on the disk with their bytecode. Of the runtime without an extra the first table"
+    " has both."
+)
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -102,7 +107,10 @@ def tables(report: Report) -> str:
         "## Over HTTP\n",
         _table(_HTTP, report["http"]),
     ]
-    return "\n".join(parts) + f"\n{_wrapped(conditions(report))}{_gaps(report)}"
+    text = "\n".join(parts) + f"\n{_wrapped(conditions(report))}{_gaps(report)}"
+    if not report["extras"]:
+        return text
+    return f"{text}\n## What each extra installs\n\n{_wrapped(_WEIGHED)}\n{_weights(report)}"
 
 
 def page(report: Report) -> str:
@@ -146,6 +154,15 @@ def _table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
             cells.append(f"**{shown}**" if is_best else shown)
         lines.append(" | ".join((_label(row), *cells)))
     return "".join(f"| {line} |\n" if "---" not in line else f"|{line}|\n" for line in lines)
+
+
+def _weights(report: Report) -> str:
+    """Return the table of what each extra installs, in which nothing is best."""
+    lines = ["| extra | packages | MB installed |", "|---|---:|---:|"]
+    for row in report["extras"]:
+        cells = (column.shown(row) for column in _INSTALLED)
+        lines.append(" | ".join((f"| `{row['name'].partition('[')[2][:-1]}`", *cells)) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _best(column: Column, rows: Sequence[Row]) -> str | None:

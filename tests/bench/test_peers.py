@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from bench.peers import environments, measuring, promises, reporting
-from bench.peers.__main__ import main, measure
+from bench.peers.__main__ import installations, main, measure
 from bench.peers.contestants import HTTP, NODE, STDIO, Contestant
 from bench.peers.environments import Environment, NotInstalledError, installed
 from bench.peers.measuring import SHORTEST
@@ -145,6 +145,23 @@ def test_a_package_that_cannot_be_installed_is_a_gap(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(NotInstalledError, match="no-such-peer"):
         installed(MISSING)
+
+
+def test_what_an_extra_installs_is_counted_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+
+    def find(contestant: Contestant) -> Environment:
+        if contestant.name == "foundation-rt[http]":
+            raise NotInstalledError("no network")
+        (tmp_path / contestant.folder).mkdir()
+        return Environment([], "1", 12, 36.04)
+
+    rows = installations(find)
+    assert {"foundation-rt[cli]"} < {row["name"] for row in rows}
+    assert "foundation-rt[http]" not in {row["name"] for row in rows}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
