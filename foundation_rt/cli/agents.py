@@ -404,7 +404,7 @@ AGENTS = CliCommand(
 examples:
   foundation-rt agents list --store sqlite:/var/lib/office.db
   foundation-rt agents list --agent clerk --state FAILED --config office.toml
-  foundation-rt agents requeue order-17 --reason 'the printer has paper' --config office.toml
+  foundation-rt agents requeue order-17 --reason 'the printer has paper'
 
 exit codes: 0; 1 a request was refused, or nobody agreed; 2 the command line is wrong; 3 the ledger
 cannot be reached; 4 stdout cannot be written; 130 interrupted""",

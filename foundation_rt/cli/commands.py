@@ -173,7 +173,7 @@ List the tools of a server, each in a line. `foundation-rt inspect` shows their 
     notes=f"""\
 examples:
   foundation-rt tools tools.py
-  foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"{_EXIT_CODES}
+  foundation-rt tools https://example.com/mcp --header "X-API-Key: $KEY"{_EXIT_CODES}
 """,
 )
 CALL = CliCommand(

@@ -155,8 +155,8 @@ Print a script that completes commands, options, their values and files in a she
 `cli`.""",
     notes="""\
 examples:
-  source <(foundation-rt completion bash)      # in this bash; in ~/.bashrc: in every one
+  source <(foundation-rt completion bash)      # in ~/.bashrc
   source <(foundation-rt completion zsh)       # in ~/.zshrc, below compinit
   foundation-rt completion fish > ~/.config/fish/completions/foundation-rt.fish
-  foundation-rt completion powershell | Out-String | Invoke-Expression    # in $PROFILE""",
+  foundation-rt completion powershell | Out-String | iex  # in $PROFILE""",
 )

@@ -185,7 +185,7 @@ _NOTES = """\
 examples:
   foundation-rt gateway mcp.json
   foundation-rt gateway mcp.json --http 127.0.0.1:8000 --no-auth
-  foundation-rt gateway "npx -y @modelcontextprotocol/server-everything" --http 127.0.0.1:8000
+  foundation-rt gateway "uvx some-server" --http 127.0.0.1:8000
   foundation-rt gateway https://example.com/mcp
   foundation-rt gateway --demo
   foundation-rt gateway accept mcp.json --lock mcp.lock --server notes"""

@@ -1,10 +1,11 @@
-"""The help of the command line and of each command, from their declarations (CLI-06, CLI-55).
+"""The guide, the help of the command line and of each command (CLI-06, CLI-55, CLI-106).
 
-`argparse` lays it out; commands are read by `CliCommand.parse`.
+`argparse` lays the help out, from the declarations; commands are read by `CliCommand.parse`.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from argparse import Action, ArgumentParser, HelpFormatter
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,8 @@ from .targets import TARGET
 
 HELP_SUMMARY = "show this, or the help of a command"
 
-_WIDTH = 100
+_WIDTH = 80
+_GREATEST_WIDTH = 100  # of a terminal
 _BESIDE = 34  # where descriptions begin
 
 _EXAMPLES = """\
@@ -33,14 +35,58 @@ exit codes: 0; 1 the tool failed, or the APP cannot be served; 2 the command lin
 server cannot be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted"""
 
 
+_GUIDE = '''\
+foundation-rt: tools for language models, over MCP (Model Context Protocol)
+
+1. Write a first tool, in tools.py
+   from foundation_rt import Server
+   server = Server("weather")
+
+   @server.tool
+   def forecast(city: str) -> str:
+       """Tell the weather."""
+       return f"Sun in {city}."
+2. See what clients see, and call it
+   foundation-rt check tools.py
+   foundation-rt call tools.py forecast city=Oslo
+3. Work on it, on a page
+   foundation-rt dev tools.py --open                   # restarted when you save
+4. Give it to others
+   foundation-rt serve tools.py --http 8000 --no-auth  # over HTTP
+   foundation-rt install cursor tools.py               # in a desktop client
+5. Run a whole application
+   foundation-rt gateway --demo                        # many servers as one
+   foundation-rt host                                  # a chat that uses tools
+   foundation-rt task-server                           # tasks, for agents too
+
+foundation-rt help lists every command, foundation-rt help COMMAND its options.
+'''
+_GUIDE_COLOURS = (
+    (re.compile(r"^(\d\. .*|foundation-rt(?=:))", re.MULTILINE), "bold"),
+    (re.compile(r"(?<=^   )foundation-rt \S.*?(?= *(#|$))", re.MULTILINE), "cyan"),
+    (re.compile(r"#.*"), "dim"),
+)
+
+
+def guide_text(*, coloured: bool) -> str:
+    """Return what one can do first, for a command line without a command (CLI-106)."""
+    from .terminal import paint
+
+    text = _GUIDE
+    for pattern, colour in _GUIDE_COLOURS:
+        text = pattern.sub(paint(r"\g<0>", colour, coloured=coloured), text)
+    return text
+
+
 def help_text(command: CliCommand | None, columns: int | None = None) -> str:
     """Return the help of a command; of None, that of the whole command line.
 
     Args:
         command: as it is declared.
-        columns: the width of a terminal.
+        columns: the width of a terminal; None: it is written elsewhere.
     """
-    formatter = partial(_Formatter, max_help_position=_BESIDE, width=min(columns or _WIDTH, _WIDTH))
+    width = _WIDTH if columns is None else min(columns, _GREATEST_WIDTH)
+    formatter = partial(_Formatter, max_help_position=_BESIDE, width=width)
     parser = ArgumentParser(add_help=False, formatter_class=formatter)
     parser.color = False  # type: ignore[attr-defined] # from Python 3.14
     if command is None:
@@ -75,7 +121,7 @@ def _describe(parser: ArgumentParser, command: CliCommand) -> None:
     """Add what the help of a command says beside its arguments and options."""
     usages = [f"foundation-rt {each.shown()} [OPTION ...]" for each in _forms(command)]
     if command.takes_program:
-        usages[0] += " [-- ARGUMENT ...]"
+        usages[0] += " [-- ...]"
     parser.usage = "\n       ".join(usages)
     parser.description = command.about or f"{command.summary[:1].upper()}{command.summary[1:]}."
     if command.within:

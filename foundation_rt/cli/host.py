@@ -242,6 +242,6 @@ examples:
   foundation-rt host
   GEMINI_API_KEY=... foundation-rt host --servers mcp.json
   foundation-rt host --model openai:gpt-5 --store sqlite:chats.db
-  LLM_BASE_URL=http://127.0.0.1:11434/v1 foundation-rt host --model openai:llama3.2
+  LLM_BASE_URL=http://127.0.0.1:11434/v1 foundation-rt host --model openai:qwen3
   foundation-rt host --gateway --port 3000""",
 )

@@ -398,7 +398,7 @@ examples:
   foundation-rt install cursor tools.py --project --env API_KEY
   foundation-rt install vscode https://example.com/mcp --name example
   foundation-rt install codex mcp.json --name everything
-  foundation-rt install claude-code --project --bundle weather-1.0.0.mcpb --set-env TOKEN=MY_TOKEN
+  foundation-rt install cursor --bundle weather.mcpb --set-env TOKEN=MY_TOKEN
 
 exit codes: 0; 1 it was not written; 2 the command line is wrong""",
 )

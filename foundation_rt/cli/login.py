@@ -201,7 +201,7 @@ LOGIN = CliCommand(
     (Argument("TARGET", _TARGET),),
     {
         "options of the login": (
-            Option("--scope", "ask for this scope too, may be repeated", "S"),
+            Option("--scope", "ask for this scope too; may be repeated", "S"),
             Option("--client-id", "use this client, which is registered at --issuer", "ID"),
             Option("--issuer", "the authorization server of --client-id", "URL"),
             Option("--client-secret-env", "take the secret of --client-id from here", "NAME"),
@@ -221,7 +221,8 @@ LOGIN = CliCommand(
     notes="""\
 examples:
   foundation-rt login https://mcp.example.com/mcp
-  foundation-rt login github --client-id Iv1.x --issuer https://github.com/login/oauth""",
+  foundation-rt login github --client-id Iv1.x \\
+      --issuer https://github.com/login/oauth""",
 )
 
 LOGOUT = CliCommand(

@@ -20,17 +20,19 @@ _USAGE_EXIT = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code (CLI-06, CLI-20, CLI-55)."""
+    """Run the command line; return the exit code (CLI-06, CLI-20, CLI-55, CLI-106)."""
     if sys.platform == "win32":
         from ..base.windows import write_utf8
 
         write_utf8()
     given = sys.argv[1:] if arguments is None else arguments
-    name, *rest = given or ["--help"]
+    if not given:
+        return _guide()
+    name, *rest = given
     if name == "help" and rest:  # as `COMMAND --help`
         name, rest = rest[0], [*rest[1:], "--help"]
     if name in ("--help", "-h", "help"):
-        return _help(None) or (0 if given else _USAGE_EXIT)
+        return _help(None)
     if name == "--version":
         from ..version import __version__
 
@@ -75,6 +77,16 @@ def _require_name(outer: CliCommand, own: list[str]) -> None:
         raise CommandLineError(no_such("command", own[0], names))
     if outer.run is None:
         raise CommandLineError(f"name what to do: {', '.join(names)}")
+
+
+def _guide() -> int:
+    """Write the guide: nothing says what to run (CLI-106)."""
+    from .help import guide_text
+    from .serve import is_terminal
+    from .terminal import has_colours
+
+    coloured = is_terminal(sys.stdout) and has_colours()
+    return _output().write(guide_text(coloured=coloured).encode()) or _USAGE_EXIT
 
 
 def _help(command: CliCommand | None) -> int:

@@ -222,10 +222,11 @@ with a colon between them. Over HTTP each client may bring its own secret instea
 (--secret-header).
 
 examples:
-  foundation-rt openapi petstore.yaml --base-url https://pets.example.com/v1 --secret token=PETS
-  foundation-rt openapi https://example.com/openapi.json --include 'GET' --http 127.0.0.1:8000
-  foundation-rt openapi github.json --include tag:issues --base-url https://api.github.com \\
-      --header "Authorization: Bearer $TOKEN"
-  foundation-rt openapi https://pets.example.com/openapi.json --http 127.0.0.1:8000 \\
+  foundation-rt openapi petstore.yaml --secret token=PETS \\
+      --base-url https://pets.example.com/v1
+  foundation-rt openapi https://example.com/api.json --include GET --http 8000
+  foundation-rt openapi github.json --include tag:issues \\
+      --base-url https://api.github.com --header "Authorization: Bearer $TOKEN"
+  foundation-rt openapi https://example.com/openapi.json --http 8000 \\
       --secret-header 'token: X-Pets-Token'""",
 )

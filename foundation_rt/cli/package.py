@@ -160,8 +160,9 @@ server.json for the MCP registry too.""",
     notes="""\
 examples:
   foundation-rt package tools.py --author Ada
-  foundation-rt package tools.py --author Ada --file skills --file prices.csv --out build
-  foundation-rt package tools.py --namespace com.example --url https://example.com/w.mcpb
+  foundation-rt package tools.py --author Ada --file skills --out build
+  foundation-rt package tools.py --namespace com.example \\
+      --url https://example.com/weather.mcpb
 
 exit codes: 0; 1 it cannot be packaged; 2 the command line is wrong""",
 )

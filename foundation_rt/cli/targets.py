@@ -45,7 +45,7 @@ TARGET = Argument(
     " mcp.json; or a command line that starts a server, in quotes",
     FILES,
 )
-HEADER = Option("--header", "send this header; for a URL, may be repeated", "'NAME: VALUE'")
+HEADER = Option("--header", "send this header to a URL; may be repeated", "'NAME: VALUE'")
 JSON = Option("--json", "print JSON, errors too")
 PROTOCOL = Option(
     "--protocol", "use this revision of the protocol and no other", "REVISION", (*REVISIONS,)
@@ -56,7 +56,7 @@ TARGET_OPTIONS: Mapping[str, Sequence[Option]] = {
         Option("--servers", "TARGET is a name in this file", "FILE", FILES),
         Option(
             "--env",
-            "set this variable, or pass ours on; for a command, may be repeated",
+            "set this variable of a command, or pass ours on; may be repeated",
             "NAME[=VALUE]",
         ),
         HEADER,

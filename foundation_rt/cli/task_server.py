@@ -147,7 +147,7 @@ says otherwise.""",
     notes="""\
 examples:
   foundation-rt task-server
-  foundation-rt task-server --database postgresql:///tasks --http 127.0.0.1:8000 --workers 4
+  foundation-rt task-server --database postgresql:///db --http 8000 --workers 4
   foundation-rt task-server import tasks.csv
   foundation-rt task-server export - --format jsonl > tasks.jsonl
   foundation-rt call 'foundation-rt task-server' mcp-tasks-summary""",

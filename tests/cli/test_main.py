@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import orjson
 import pytest
 
 from foundation_rt import Server, __version__
+from foundation_rt.cli.help import guide_text, help_text
 from foundation_rt.cli.main import main
+from foundation_rt.cli.table import MODULES, load
 from foundation_rt.http.cluster.worker_processes import WorkerPlace
 from tests.support.process import PATIENCE, environment, run, serve
 
@@ -59,14 +64,39 @@ def test_help_shows_commands_and_examples(words: list[str], capsys: Captured) ->
         assert shown in out
     assert "examples:" in out
     assert "foundation-rt call tools.py forecast" in out
-    assert all(len(line) <= 100 for line in out.splitlines())
     assert err == ""
 
 
-@pytest.mark.rule("CLI-06")
-def test_without_a_command_help_is_shown_and_it_is_an_error(capsys: Captured) -> None:
+@pytest.mark.rule("CLI-55")
+def test_help_of_every_command_fits_80_columns() -> None:
+    commands = [each for name in MODULES for each in (load(name), *load(name).within)]
+    texts = [help_text(each) for each in (None, *commands)]
+    assert [line for text in texts for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.rule("CLI-106")
+def test_guide_is_short_and_its_commands_run(folder: Path, capsys: Captured) -> None:
     assert main([]) == 2
-    assert "examples:" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == "" and len(lines) <= 25 and all(len(line) <= 80 for line in lines)
+    begin, end = out.index("   from foundation_rt"), out.index("2. ")
+    (folder / "tools.py").write_text(textwrap.dedent(out[begin:end]))
+    guided = [line for line in lines if line.startswith("   foundation-rt ")]
+    commands = [shlex.split(line, comments=True)[1:] for line in guided]
+    names = ["check", "call", "dev", "serve", "install", "gateway", "host", "task-server"]
+    assert [name for name, *_ in commands] == names
+    for name, *words in commands:
+        load(name).parse(words)
+    assert [main(words) for words in commands[:2]] == [0, 0]
+    assert capsys.readouterr().out.endswith("Sun in Oslo.\n")
+
+
+@pytest.mark.rule("CLI-106")
+def test_guide_has_colours_for_a_terminal_alone() -> None:
+    plain, coloured = guide_text(coloured=False), guide_text(coloured=True)
+    assert "\x1b" not in plain and coloured.count("\x1b[1m") == 6
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
 
 
 @pytest.mark.rule("CLI-06")

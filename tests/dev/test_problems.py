@@ -83,6 +83,7 @@ def test_traceback_on_stderr_is_read() -> None:
             '{"level": "error", "message": "no database", "host": "x"}\n',
             "; its last line: no database",
         ),
+        ("foundation-rt: no x\n--traceback shows all of it\n", ": no x"),
         ('bye\n{"level": "info", "message": "client connected"}\n', "; its last line: bye"),
         ('{"foundationRtDev": {"pid": 3}}\n', ""),
     ],

@@ -20,6 +20,7 @@ _MAX_LAST_LINES = 50
 _PROBLEM_LEVELS = ("stderr", "warn", "error")
 _NOT_OWN = ("site-packages", "dist-packages")
 _FRAME = re.compile(r'^ *File "([^"\n]{1,4096})", line (\d{1,9})', re.MULTILINE)
+_OWN_WORDS = re.compile(r"^foundation-rt: (.+)$", re.MULTILINE)
 _LAST_LINE = re.compile(r"^(\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*)$", re.MULTILINE)
 
 
@@ -112,13 +113,15 @@ def problem_of_text(text: str, otherwise: str) -> Problem:
 
     Args:
         text: its last lines.
-        otherwise: the message if they show none; the last of the lines follows it.
+        otherwise: the message if they show none. What a command of this runtime has said follows
+            it, else the last of the lines.
     """
     messages = _LAST_LINE.findall(text)
     frames = [(file, int(line)) for file, line in _FRAME.findall(text) if _is_own(file, ())]
     if not messages or not frames:
-        last = _last_said(text)
+        own, last = _OWN_WORDS.findall(text), _last_said(text)
         message = f"{otherwise}; its last line: {last}" if last else otherwise
+        message = f"{otherwise}: {own[-1]}" if own else message
         return Problem(message[:_MAX_MESSAGE], traceback=text[-_MAX_TRACEBACK:].strip() or None)
     file, line = frames[-1]
     return Problem(messages[-1][:_MAX_MESSAGE], file, line, None, text[-_MAX_TRACEBACK:])

@@ -321,8 +321,8 @@ def test_front_is_seen_with_wire_timings_servers_and_agents(page: Page, opened: 
     expect(page.get_by_role("row").nth(1)).to_contain_text("restock")
     page.get_by_role("link", name="Wire").click()
     page.get_by_label("Filter messages").fill("restock")
-    page.get_by_label("Side").select_option("programs")
-    page.get_by_label("Kind").select_option("requests")
+    page.get_by_label("Side").select_option("Programs")
+    page.get_by_label("Kind").select_option("Requests")
     row = page.locator(".wire-row").first
     expect(row).to_contain_text("tools/call")
     row.click()
@@ -493,7 +493,7 @@ def test_page_goes_on_when_the_front_is_started_again(browser: Browser, tmp_path
                 expect(page.get_by_role("article")).to_contain_text("There is no article A-1.")
                 stranger = browser.new_page()
                 stranger.goto(again.page_url.partition("#")[0])
-                expect(stranger.locator("body")).to_contain_text("`foundation-rt dev` printed")
+                expect(stranger.locator("body")).to_contain_text("foundation-rt dev printed")
                 stranger.context.close()
 
 
@@ -507,7 +507,7 @@ def test_secret_stays_in_its_tab(page: Page, front: DevFront) -> None:
     assert front.token not in page.evaluate("JSON.stringify([localStorage, document.cookie])")
     stranger = page.context.new_page()
     stranger.goto(origin)
-    refused = stranger.get_by_text(f"`foundation-rt dev` printed: {origin}#token=")
+    refused = stranger.get_by_text(f"foundation-rt dev printed: {origin}#token=")
     expect(refused).to_be_visible()
     shot(stranger, "dev-stranger")
     stranger.goto(front.page_url)  # loads nothing: only the fragment differs

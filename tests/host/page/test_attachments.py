@@ -108,7 +108,7 @@ def test_a_large_picture_is_made_smaller(chat: Page) -> None:
 def test_what_cannot_be_attached_is_said(page: Page, host: ScriptedHost) -> None:
     host.status = {"model": "m", "servers": [], "takesPictures": False}
     page.reload()
-    expect(page.get_by_role("heading", name="m", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Chat with m", exact=True)).to_be_visible()
     status = page.get_by_role("status").filter(has_text=":")
     for name, kind, data, words in [
         ("a.bin", "", b"\xff\xfe\x00", "this is neither"),

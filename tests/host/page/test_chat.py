@@ -615,7 +615,7 @@ def test_servers_and_examples_are_shown(page: Page, host: ScriptedHost) -> None:
     host.status = {"model": "m", "servers": SERVERS, "hint": "No `mcp.json` here."}
     host.send({"type": "servers", "payload": {"servers": SERVERS}})
     expect(page.get_by_role("note")).to_have_text("No mcp.json here.")
-    expect(page.get_by_role("heading", name="m", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Chat with m", exact=True)).to_be_visible()
     expect(page.get_by_role("list", name="Servers")).to_have_text("demo 1 toolfiles failed")
     page.get_by_role("button", name="Add Add two numbers.").click()
     expect(field(page)).to_have_value("/demo:add")

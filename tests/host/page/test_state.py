@@ -178,6 +178,14 @@ def test_history_replaces_the_state_and_shows_calls_without_outcome_as_unknown(
     assert state["seq"] == 40
 
 
+@pytest.mark.rule("HPAGE-11")
+def test_call_that_was_stopped_has_not_failed(modules: Page) -> None:
+    state = """async (code) => (await import("/cards.js")).stateOf(
+      { phase: "complete", isError: true, error: { code }, approval: null })"""
+    states = [modules.evaluate(state, code) for code in ("STOPPED", "TIMEOUT")]
+    assert states == ["stopped", "failed"]
+
+
 @pytest.mark.rule("HPAGE-03")
 def test_history_shows_decisions_and_ends_as_before(modules: Page) -> None:
     outcome = {
@@ -291,7 +299,7 @@ def test_words_are_read_as_they_are(modules: Page, text: str, words: str) -> Non
     [
         (["ready", "needs login"], "1 needs a login"),
         (["needs login", "needs login"], "2 need a login"),
-        (["needs login", "lost"], "2 down"),
+        (["needs login", "lost"], "2 servers down"),
     ],
 )
 def test_servers_that_cannot_be_used_are_summed_up(

@@ -62,7 +62,7 @@ export class ActivityView {
   #callsNode() {
     const names = ["Time", "Client", "Call", "Outcome", "Duration"];
     const head = el("tr", {}, ...names.map((name, at) => el("th", { scope: "col", class: at === 4 ? "right" : null }, name)));
-    this.noCalls = placeholder(this.picture, "No calls yet.", "Those of other clients appear here as well.");
+    this.noCalls = placeholder(this.picture, "No calls yet.", "Run a tool. Calls of other clients appear here too.");
     this.table = el(
       "div",
       { class: "scrolls", tabindex: 0, role: "group", "aria-label": "Calls of all clients" },

@@ -1,6 +1,6 @@
 /** Agents of the programs with their states, and the ledger of their requests. */
 
-import { button, el, fill } from "/shared/dom.js";
+import { button, el, fill, withCode } from "/shared/dom.js";
 import { safely, valueNode } from "/shared/results.js";
 import { placeholder } from "./placeholder.js";
 import { preciseTime, visible } from "./shown_text.js";
@@ -31,8 +31,8 @@ export class AgentsView {
   async open() {
     const answer = await this.page.get("/dev/agents");
     const servers = answer?.servers ?? [];
-    const none = answer === null ? "The front did not answer." : "No program has agents.";
-    fill(this.body, servers.length > 0 ? servers.map((server) => safely(programNode, server)) : placeholder(this.picture, none));
+    const none = answer === null ? ["The front did not answer."] : ["No program has agents.", withCode("`server.agents.register_agent` adds one.")];
+    fill(this.body, servers.length > 0 ? servers.map((server) => safely(programNode, server)) : placeholder(this.picture, ...none));
   }
 
   update(kinds) {

@@ -1,6 +1,6 @@
 /** The page of `foundation-rt dev`, put together: views, the client, what the front says, the keyboard. */
 
-import { button, el, fill, icon } from "/shared/dom.js";
+import { button, el, fill, icon, withCode } from "/shared/dom.js";
 import { jsonOf } from "/shared/exact_numbers.js";
 import { count } from "/shared/format.js";
 import { keepingFocus, Logins } from "/shared/login.js";
@@ -292,7 +292,7 @@ class DevPage {
   }
 
   #bannerNodes(failed) {
-    const bar = (tone, text) => el("div", { class: "banner", data: { tone } }, text);
+    const bar = (tone, text) => el("div", { class: "banner", data: { tone } }, el("span", {}, withCode(text)));
     if (this.#isRefused) return [bar("bad", `The front does not let this tab in. Open the address that \`foundation-rt dev\` printed: ${printedAddress()}`)];
     if (this.#link === "lost") return [bar("warn", "The front does not answer. It is tried again.")];
     if (this.#session === "lost") return [bar("warn", "The session is lost. A new one is opened.")];
@@ -430,7 +430,7 @@ function failureBox(server, logins) {
 function failuresBar(failed) {
   const names = failed.slice(0, 5).map(({ id }) => visible(id, 40)).join(", ");
   const more = failed.length > 5 ? ` and ${failed.length - 5} more` : "";
-  return el("div", { class: "banner", role: "alert", data: { tone: "bad" } }, `They cannot be used: ${names}${more}.`, el("a", { class: "button quiet", href: "#/servers" }, "See why"));
+  return el("div", { class: "banner", role: "alert", data: { tone: "bad" } }, `${count(failed.length, "server")} cannot be used: ${names}${more}.`, el("a", { class: "button quiet", href: "#/servers" }, "See why"));
 }
 
 /** Return the end of a long path: the file and its folder. */

@@ -1,6 +1,6 @@
 /** A list with a filter, and the chosen entry beside it; on a narrow page one after the other. */
 
-import { el, fill, icon } from "/shared/dom.js";
+import { el, fill, icon, withCode } from "/shared/dom.js";
 import { safely } from "/shared/results.js";
 import { placeholder } from "./placeholder.js";
 import { visible } from "./shown_text.js";
@@ -12,9 +12,11 @@ export class MasterDetail {
   #details = new Map();
   #key = "";
 
-  /** `detailOf(item)` makes {node, update, item}; `base` is the hash before the key of an entry. */
-  constructor({ noun, picture, base, detailOf, empty }) {
-    Object.assign(this, { noun, picture, base, detailOf, empty });
+  #isListed = false;
+
+  /** `detailOf(item)` makes {node, update, item}; `base` is the hash before the key of an entry; `advice`: how to add one. */
+  constructor({ noun, picture, base, detailOf, empty, advice }) {
+    Object.assign(this, { noun, picture, base, detailOf, empty, advice });
     this.items = [];
     this.chosen = null;
     this.filter = el("input", { type: "search", placeholder: `Filter ${noun}`, "aria-label": `Filter ${noun}`, hidden: true });
@@ -34,6 +36,8 @@ export class MasterDetail {
   /** `items`: {key, title, sub, data}. */
   setItems(items) {
     this.items = items;
+    this.#isListed = true;
+    this.node.classList.toggle("is-empty", items.length === 0);
     for (const [key, detail] of this.#details) {
       const item = items.find((each) => each.key === key);
       // A tool that has changed gets a new form; one that is gone stays, to be read.
@@ -51,8 +55,7 @@ export class MasterDetail {
     const item = this.items.find((each) => each.key === key);
     const detail = key === null ? null : (this.#details.get(key) ?? (item ? { node: safely(() => this.#make(key, item).node, item.data) } : null));
     const gone = key !== null && !item ? el("p", { class: "note" }, `“${visible(key)}” is not among the ${this.noun} now.`) : null;
-    const none = placeholder(this.picture, this.items.length > 0 ? `Choose one of the ${this.noun}.` : this.empty);
-    const nodes = key === null ? [none] : [gone, detail?.node ?? null];
+    const nodes = key === null ? [this.#placeholder()] : [gone, detail?.node ?? null];
     const wanted = nodes.filter(Boolean);
     const isSame = wanted.length === this.detail.childNodes.length && wanted.every((node, at) => node === this.detail.childNodes[at]);
     if (!isSame) fill(this.detail, ...wanted);
@@ -66,6 +69,12 @@ export class MasterDetail {
 
   details() {
     return [...this.#details.values()];
+  }
+
+  /** Nothing is said of a list that has not come. */
+  #placeholder() {
+    if (!this.#isListed) return null;
+    return this.items.length > 0 ? placeholder(this.picture, `Choose one of the ${this.noun}.`) : placeholder(this.picture, this.empty, this.advice);
   }
 
   #make(key, item) {
@@ -118,10 +127,10 @@ export class MasterDetail {
 
 /** A view of one list of the server; each subclass has `reload()`, and `detailOf(data)` as `MasterDetail` takes it. */
 export class ListView {
-  constructor(page, { id, title, picture }) {
+  constructor(page, { id, title, picture, advice }) {
     Object.assign(this, { page, id, title, picture });
     const detailOf = ({ data }) => this.detailOf(data);
-    this.split = new MasterDetail({ noun: id, picture, base: `#/${id}`, detailOf, empty: `The server has no ${id}.` });
+    this.split = new MasterDetail({ noun: id, picture, base: `#/${id}`, detailOf, empty: `The server has no ${id}.`, advice: withCode(advice) });
     this.node = this.split.node;
   }
 

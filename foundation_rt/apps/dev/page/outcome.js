@@ -2,7 +2,7 @@
 
 import { el } from "/shared/dom.js";
 import { textOf } from "/shared/exact_numbers.js";
-import { jsonNode, safely } from "/shared/results.js";
+import { errorNodes, errorWords, jsonNode, safely } from "/shared/results.js";
 import { CancelledError, LostError, RpcError } from "./rpc_errors.js";
 import { visible } from "./shown_text.js";
 import { Tabs } from "./tabs.js";
@@ -29,14 +29,15 @@ export function outcomeTabs(title, { isError, nodes, raw }, more = []) {
 export function outcomeOfError(error) {
   const { code, message, data } = error;
   const raw = { error: { ...(code === undefined ? {} : { code }), message, ...(data === undefined ? {} : { data }) } };
-  return { isError: !(error instanceof CancelledError), nodes: () => errorNodes(error), raw };
+  return { isError: !(error instanceof CancelledError), nodes: () => failureNodes(error), raw };
 }
 
 /** Return the outcome of a request that was answered; `nodes` makes what people read of its result. */
 export function outcomeOfResult(result, nodes) {
   const isError = result?.isError === true;
+  const words = isError ? errorWords(result) : null;
   const note = isError ? [el("p", { class: "error-text" }, "The tool reported an error.")] : [];
-  return { isError, nodes: () => [...note, ...nodes(result)], raw: result };
+  return { isError, nodes: () => (words ? errorNodes(words) : [...note, ...nodes(result)]), raw: result };
 }
 
 /** Return how a request has ended: done | failed | cancelled | unknown. */
@@ -45,7 +46,7 @@ export function endOf(error) {
   return error instanceof LostError ? "unknown" : "failed";
 }
 
-function errorNodes(error) {
+function failureNodes(error) {
   if (error instanceof CancelledError) return [el("p", { class: "muted" }, "Cancelled here; the server was told.")];
   const said = el("p", { class: "error-text" }, visible(error.message, 4000));
   if (error instanceof LostError)

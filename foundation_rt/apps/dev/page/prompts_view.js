@@ -10,7 +10,7 @@ import { definitionNode, firstLine, limited } from "./tools_view.js";
 
 export class PromptsView extends ListView {
   constructor(page) {
-    super(page, { id: "prompts", title: "Prompts", picture: "chats" });
+    super(page, { id: "prompts", title: "Prompts", picture: "chats", advice: "A function with `@server.prompt` is one." });
   }
 
   detailOf(prompt) {

@@ -12,7 +12,7 @@ import { expanded, variablesOf } from "./uri_template.js";
 
 export class ResourcesView extends ListView {
   constructor(page) {
-    super(page, { id: "resources", title: "Resources", picture: "file" });
+    super(page, { id: "resources", title: "Resources", picture: "file", advice: "A function with `@server.resource(\"notes://today\")` is one." });
   }
 
   detailOf(data) {

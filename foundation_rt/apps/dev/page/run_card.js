@@ -26,7 +26,7 @@ export class RunCard {
     this.startedAt = performance.now();
     this.stateIcon = el("span", { class: "card-state" }, el("span", { class: "spinner" }));
     this.note = el("span", { class: "card-note muted" });
-    this.cancelButton = button("Cancel", { picture: "stop", quiet: true, on: { click: () => this.cancel() } });
+    this.cancelButton = button("Cancel call", { picture: "stop", quiet: true, on: { click: () => this.cancel() } });
     this.progress = el("div", { class: "card-progress", hidden: true });
     this.questions = el("div", { class: "card-questions" });
     this.outcome = el("div", { class: "card-outcome" });

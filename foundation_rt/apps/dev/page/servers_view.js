@@ -5,7 +5,7 @@ import { count } from "/shared/format.js";
 import { keepingFocus } from "/shared/login.js";
 import { safely } from "/shared/results.js";
 import { codeBlock } from "/shared/markdown.js";
-import { clientName, preciseTime, visible } from "./shown_text.js";
+import { clientName, sinceTime, visible } from "./shown_text.js";
 
 const STATES = new Map([
   ["running", "Running"],
@@ -54,7 +54,7 @@ export function failureNode({ message, file, line, source, traceback }) {
 /** Make the node of a traceback; without a place in a source it is what the program has written, and is open. */
 function tracebackNode(text, isOutput) {
   const label = isOutput ? "Last lines of its stderr" : "Traceback";
-  return el("details", { open: isOutput }, el("summary", { class: "small" }, label), codeBlock(text, "", label));
+  return el("details", { open: isOutput }, el("summary", { class: "small" }, label), codeBlock(text));
 }
 
 export class ServersView {
@@ -106,13 +106,13 @@ function serverNode(server, logins) {
     ["revision", revision],
     ["transport", transport],
     ["process", pid],
-    ["since", startedAt ? preciseTime(startedAt).slice(0, 8) : null],
+    ["since", startedAt ? sinceTime(startedAt) : null],
     ["restarts", server.restarts],
-    ["offers", offers(server)],
     ["calls", server.calls],
     ["running", server.running],
     ["waiting", server.waiting],
     ["watches", server.watched ? count(server.watched, "file") : null],
+    ["offers", offers(server)],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
   return el(
     "section",
@@ -154,7 +154,7 @@ function clientsNode(clients) {
         "tbody",
         {},
         ...clients.slice(0, 200).map((client) =>
-          el("tr", {}, el("td", {}, clientName(client.name)), el("td", {}, visible(client.version ?? "", 40)), el("td", {}, visible(client.revision ?? "", 20)), el("td", {}, client.since ? preciseTime(client.since).slice(0, 8) : ""), el("td", { class: "right" }, String(client.calls ?? 0))),
+          el("tr", {}, el("td", {}, clientName(client.name)), el("td", {}, visible(client.version ?? "", 40)), el("td", {}, visible(client.revision ?? "", 20)), el("td", {}, client.since ? sinceTime(client.since) : ""), el("td", { class: "right" }, String(client.calls ?? 0))),
         ),
       ),
     ),

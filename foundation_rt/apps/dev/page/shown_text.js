@@ -38,6 +38,13 @@ export function size(bytes) {
   return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
+/** Write since when something is: the time of day of a Unix time in ms, with the date if that is not today's. */
+export function sinceTime(at) {
+  const time = new Date(numberOf(at));
+  if (time.toDateString() === new Date().toDateString()) return time.toLocaleTimeString([], { hour12: false });
+  return time.toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+}
+
 /** Write the time of day of a Unix time in ms, with milliseconds. */
 export function preciseTime(at) {
   const time = new Date(numberOf(at));

@@ -15,7 +15,7 @@ const MOST_FILES = 512;
 
 export class SkillsView extends ListView {
   constructor(page) {
-    super(page, { id: "skills", title: "Skills", picture: "skills" });
+    super(page, { id: "skills", title: "Skills", picture: "skills", advice: "`server.skill(\"skills/refunds\")` offers a folder as one." });
   }
 
   detailOf(skill) {

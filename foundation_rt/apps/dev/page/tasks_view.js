@@ -43,7 +43,7 @@ export class TasksView {
   constructor(page) {
     this.page = page;
     this.list = el("div", { class: "cards" });
-    this.none = placeholder(this.picture, "No tasks yet.", "A tool of a program that has tasks can be run as one: its call goes on without its request.");
+    this.none = placeholder(this.picture, "No tasks yet.", "“Run as task” beside a tool starts one. It goes on while you do something else.");
     this.node = el("div", { class: "page" }, this.none, this.list);
     this.cards = [];
     this.stored = storedTasks();

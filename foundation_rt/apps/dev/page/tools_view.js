@@ -4,7 +4,7 @@ import { AppView } from "/shared/app_view.js";
 import { button, el, fill, icon } from "/shared/dom.js";
 import { parseJson } from "/shared/exact_numbers.js";
 import { markdown } from "/shared/markdown.js";
-import { jsonNode, resultNodes } from "/shared/results.js";
+import { foldable, jsonNode, resultNodes } from "/shared/results.js";
 import { isRecord } from "/shared/schema.js";
 import { SchemaForm } from "/shared/schema_form.js";
 import { ListView } from "./master_detail.js";
@@ -15,7 +15,7 @@ import { appOf, toolApp } from "./tool_app.js";
 
 export class ToolsView extends ListView {
   constructor(page) {
-    super(page, { id: "tools", title: "Tools", picture: "tools" });
+    super(page, { id: "tools", title: "Tools", picture: "tools", advice: "A function with `@server.tool` is one." });
   }
 
   detailOf(tool) {
@@ -149,7 +149,7 @@ function headNodes(tool) {
 /** Make the node of a description, which is Markdown and may be very long. */
 export function limited(text) {
   const shown = text.length > 20_000 ? `${text.slice(0, 20_000)} …` : text;
-  return el("div", { class: "description" }, markdown(visibleLines(shown)));
+  return el("div", { class: "description" }, foldable(markdown(visibleLines(shown))));
 }
 
 /** Make the node that shows a definition as it came, when it is opened. */

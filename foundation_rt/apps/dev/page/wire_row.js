@@ -88,7 +88,7 @@ function way(entry) {
 function name({ method, message }) {
   const params = message?.params;
   const said = params?.name ?? params?.uri ?? null;
-  return said === null || method === "initialize" ? null : el("span", { class: "muted" }, ` ${visible(said, 80)}`);
+  return said === null || method === "initialize" ? null : el("span", { class: "wire-name" }, ` ${visible(said, 80)}`);
 }
 
 function contentNodes(entry) {

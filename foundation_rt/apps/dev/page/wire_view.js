@@ -19,8 +19,8 @@ export class WireView {
     this.page = page;
     const options = (all) => all.map(([value, label]) => el("option", { value }, label));
     this.words = el("input", { type: "search", placeholder: "Filter by method, name, id, text", "aria-label": "Filter messages" });
-    this.leg = el("select", { "aria-label": "Side" }, ...options([["", "both sides"], ["client", "clients"], ["server", "programs"]]));
-    this.kind = el("select", { "aria-label": "Kind" }, ...options([["", "all kinds"], ["request", "requests"], ["response", "responses"], ["notification", "notifications"], ["error", "errors"]]));
+    this.leg = el("select", { "aria-label": "Side" }, ...options([["", "Both sides"], ["client", "Clients"], ["server", "Programs"]]));
+    this.kind = el("select", { "aria-label": "Kind" }, ...options([["", "All kinds"], ["request", "Requests"], ["response", "Responses"], ["notification", "Notifications"], ["error", "Errors"]]));
     this.pause = button("Pause", { "aria-pressed": "false", on: { click: () => this.#pause() } });
     const copy = button("Copy", { picture: "copy", on: { click: () => this.#copy(copy) } });
     const clear = button("Clear", { picture: "trash", on: { click: () => this.page.feed.clearWire() } });

@@ -85,7 +85,7 @@ export function approvalOf({ tool, approval }, pending, decide) {
       pending !== null
         ? "Sending your decision…"
         : expires
-          ? `Refused if nobody decides until ${expires}.`
+          ? `Refused if nobody decides by ${expires}.`
           : null,
     ),
   );

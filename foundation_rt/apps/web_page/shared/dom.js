@@ -27,6 +27,11 @@ export function el(tag, attributes = {}, ...children) {
   return append(node, children);
 }
 
+/** Return the nodes of a text of ours, in which what stands between backticks is code. */
+export function withCode(text) {
+  return text.split("`").map((part, at) => (at % 2 === 1 ? el("code", {}, part) : part));
+}
+
 /** Replace the children of a node. */
 export function fill(node, ...children) {
   node.replaceChildren();

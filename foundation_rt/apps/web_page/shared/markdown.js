@@ -11,6 +11,8 @@
 import { append, button, el } from "./dom.js";
 
 const DEEPEST = 8;
+// Characters of a cell that stays in one line: a date and time is one.
+const BRIEF = 24;
 // Elements of a text, as far as they can be foreseen: a browser lays them out in some tenths of a second.
 const MOST_ELEMENTS = 10_000;
 const ELEMENTS_OF_CODE = 10;
@@ -524,6 +526,12 @@ function item(blocks, outline) {
   return [...inline(first), ...nodes(rest, outline)];
 }
 
+/** Mark a cell: a number, a date or a name stays in one line, and a text gets room for some words. */
+function sized(cell) {
+  cell.classList.add(cell.textContent.length <= BRIEF ? "brief" : "wordy");
+  return cell;
+}
+
 /** Make a table of cells, in a box that scrolls and that the keyboard reaches. */
 export function tableNode(head, rows, label = "Table") {
   return el(
@@ -533,7 +541,7 @@ export function tableNode(head, rows, label = "Table") {
       "table",
       {},
       el("thead", {}, el("tr", {}, head)),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map(sized)))),
     ),
   );
 }

@@ -63,6 +63,13 @@ export function errorWords(result) {
   return { message, code, details };
 }
 
+/** Make the nodes of an error: its message, its code, its details. */
+export function errorNodes({ message = "The call failed.", code, details }) {
+  const noted = code === undefined ? null : el("span", { class: "muted small" }, textOf(code));
+  const more = details === undefined ? null : valueNode(details);
+  return [el("div", { class: "error-text" }, textNode(message), noted), more];
+}
+
 /** Make the nodes of the first content blocks, and one that says how many more there are and saves all. */
 export function contentNodes(blocks) {
   let shown = 0;
@@ -103,7 +110,7 @@ function linked({ uri, name, title, description }) {
 }
 
 function embedded({ uri = "", mimeType = "", text, blob }) {
-  const caption = el("p", { class: "muted small" }, address(uri, uri));
+  const caption = el("p", { class: "caption muted small" }, address(uri, uri));
   if (typeof text === "string") return el("div", {}, caption, typedText(text, mimeType));
   return el(
     "div",
@@ -352,7 +359,7 @@ function comparable(value) {
 }
 
 /** Put a node into a box that shows its beginning if it is high. */
-function foldable(node) {
+export function foldable(node) {
   const box = el("div", { class: "folded" }, node);
   const toggle = button("Show all", { quiet: true, class: "unfold", "aria-expanded": "false", hidden: true });
   toggle.addEventListener("click", () => {

@@ -350,7 +350,7 @@ class App {
     this.serversButton.lastElementChild.textContent = this.servers.length === 0 ? "Servers" : text;
     this.serversButton.title = label;
     this.serversButton.setAttribute("aria-label", this.servers.length === 0 ? "Servers" : label);
-    this.dot.dataset.state = { good: "ready", busy: "starting", bad: "lost" }[state];
+    this.dot.dataset.state = this.servers.length === 0 ? "disabled" : { good: "ready", busy: "starting", bad: "lost" }[state];
     this.exportMenu.hidden = this.chat.state.items.length === 0;
   }
 

@@ -1,6 +1,6 @@
 /** The state of the connection, where it is not simply there (HPAGE-21). */
 
-import { button, el, fill } from "./dom.js";
+import { button, el, fill, withCode } from "./dom.js";
 import { printedAddress } from "./page_token.js";
 
 const SHOWN_MS = 3000;
@@ -32,7 +32,7 @@ export class Banner {
     clearTimeout(this.#timer);
     this.node.hidden = text === "";
     this.node.dataset.tone = tone;
-    this.text.textContent = text;
+    fill(this.text, withCode(text));
     fill(this.actions, action);
     if (tone === "good") this.#timer = setTimeout(() => this.reset(), SHOWN_MS);
   }

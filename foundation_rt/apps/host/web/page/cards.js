@@ -4,11 +4,11 @@ import { AppView } from "./app_view.js";
 import { approvalOf, visibleText } from "./approval.js";
 import { chatApp } from "./chat_app.js";
 import { button, el, fill, icon } from "./dom.js";
-import { textOf, withNumbers } from "./exact_numbers.js";
+import { withNumbers } from "./exact_numbers.js";
 import { subjectOf } from "./chat_state.js";
 import { count, duration, jsonText, visible } from "./format.js";
 import { codeBlock, link, safeAddress } from "./markdown.js";
-import { errorWords, jsonNode, resultNodes, textNode, valueNode } from "./results.js";
+import { errorNodes, errorWords, jsonNode, resultNodes } from "./results.js";
 import { SchemaForm } from "./schema_form.js";
 
 const STATES = new Map([
@@ -18,6 +18,7 @@ const STATES = new Map([
   ["done", { label: "Done", picture: "check" }],
   ["failed", { label: "Failed", picture: "cross" }],
   ["refused", { label: "Not run", picture: "hand" }],
+  ["stopped", { label: "Stopped", picture: "stop" }],
   ["ended", { label: "Ended with its turn", picture: "stop" }],
   ["unknown", { label: "Outcome unknown", picture: "unknown" }],
 ]);
@@ -25,6 +26,7 @@ const STATES = new Map([
 /** Return which of the states of a card a call is in. Pure. */
 export function stateOf(call) {
   if (call.phase === "complete" && isRefusal(call)) return "refused";
+  if (call.phase === "complete" && call.error?.code === "STOPPED") return "stopped";
   if (call.phase === "complete") return call.isError ? "failed" : "done";
   if (call.phase !== "processing") return call.phase;
   if (call.awaiting === "answer") return "asking";
@@ -120,7 +122,7 @@ function headOf(call) {
   const { server, tool, isSkill } = subjectOf(call);
   const state = STATES.get(stateOf(call));
   const isTimed = call.durationMs !== null && call.phase === "complete" && !isRefusal(call);
-  const note = !isTimed ? state.label : `${state.label} in ${duration(call.durationMs)}`;
+  const note = !isTimed ? state.label : `${state.label} ${state.picture === "stop" ? "after" : "in"} ${duration(call.durationMs)}`;
   const picture = state.picture
     ? icon(state.picture)
     : el("span", { class: "spinner", "aria-hidden": "true" });
@@ -174,7 +176,7 @@ function outcomeOf(call) {
       call.error?.message ?? "The host ended before this call did. It may have run; it is not run again.";
     return [el("p", { class: "muted" }, text)];
   }
-  if (call.phase === "ended") return [];
+  if (["ended", "stopped", "refused"].includes(stateOf(call))) return []; // its head and its decision say it
   if (call.error !== null) {
     return errorNodes(call.error);
   }
@@ -193,12 +195,6 @@ function skillNodes({ arguments: values, result }) {
   const text = String(result.content?.[0]?.text ?? "");
   const title = `The model has read ${visible(String(values?.path ?? "SKILL.md"))}, ${count(text.length, "character")}`;
   return [el("details", { class: "arguments" }, el("summary", {}, title), codeBlock(visibleText(text)))];
-}
-
-function errorNodes({ message = "The call failed.", code, details }) {
-  const noted = code === undefined ? null : el("span", { class: "muted small" }, textOf(code));
-  const more = details === undefined ? null : valueNode(details);
-  return [el("div", { class: "error-text" }, textNode(message), noted), more];
 }
 
 const ANSWERED = new Map([
@@ -220,7 +216,7 @@ export class QuestionCard {
       "div",
       { class: "card-head" },
       el("span", { class: "card-state" }, icon("question")),
-      el("span", { class: "card-name" }, el("strong", {}, `${question.server} asks`)),
+      el("span", { class: "card-name" }, el("strong", {}, `Question of ${question.server}`)),
     );
     const label = `Question of ${question.server}`;
     this.node = el("article", { class: "card question", "aria-label": label }, heading, this.body);

@@ -51,8 +51,9 @@ export function summary(servers) {
   const whole = `${count(used.length, "server")}, ${count(tools, "tool")}`;
   if (bad > 0) {
     const waiting = used.filter(({ state }) => state === "needs login").length;
-    const text = waiting === bad ? `${bad} ${bad === 1 ? "needs" : "need"} a login` : `${bad} down`;
-    return { text, label: `${whole}, ${text}`, state: "bad" };
+    const words = waiting === bad ? `${bad === 1 ? "needs" : "need"} a login` : "down";
+    const text = waiting === bad ? `${bad} ${words}` : `${count(bad, "server")} ${words}`;
+    return { text, label: `${whole}, ${bad} ${words}`, state: "bad" };
   }
   const isBusy = used.some(({ state }) => state === "starting");
   return { text: count(used.length, "server"), label: whole, state: isBusy ? "busy" : "good" };
@@ -97,7 +98,7 @@ export class ServersPanel {
     const model = status?.model ? [status.provider, status.model].filter(Boolean).join(": ") : null;
     fill(
       this.body,
-      el("p", { class: "muted" }, model ? `Model: ${model}` : null),
+      el("p", { class: "muted small" }, model ? `Model: ${model}` : null),
       servers.map((server) => safely(() => serverNode(server, open, this.logins), server)),
       servers.length === 0 ? el("p", { class: "muted" }, "There are no servers.") : null,
     );
@@ -123,7 +124,7 @@ function serverNode(server, open, logins) {
     lastError && lastError !== reason ? el("p", { class: "small muted" }, `Last error: ${lastError}`) : null,
     tools?.length
       ? offersNode(id, "tool", tools, open)
-      : el("p", { class: "small muted" }, count(toolCount, "tool")),
+      : state === "ready" || toolCount > 0 ? el("p", { class: "small muted" }, count(toolCount, "tool")) : null,
     skills?.length ? offersNode(id, "skill", skills, open) : null,
   );
 }

@@ -52,6 +52,7 @@ export class Sidebar {
     this.key = key;
     const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
     fill(this.list, chats.map((chat) => this.#row(chat, chat.id === current)));
+    this.search.hidden = chats.length === 0 && words === "";
     const empty = words === "" ? "Your chats appear here." : "Nothing was found.";
     if (chats.length === 0) fill(this.list, el("li", { class: "muted small empty" }, empty));
     if (focused)

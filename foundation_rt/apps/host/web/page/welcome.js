@@ -50,6 +50,12 @@ function serverLine({ id, state, tools }) {
   return el("li", {}, el("strong", {}, id), what && el("span", { class: "muted" }, ` ${what}`));
 }
 
+/** Return what one can do here: of the provider without a model, call tools. */
+function headingOf(provider, model) {
+  if (provider === "rules") return "Call a tool by its name";
+  return model || provider ? `Chat with ${model || provider}` : "New chat";
+}
+
 /** Make the node; `status`: as the host tells it; `onChoose(text)` gets the text of an example. */
 export function welcomeNode({ status, servers, onChoose }) {
   const { hint, provider, model } = status ?? {};
@@ -64,7 +70,7 @@ export function welcomeNode({ status, servers, onChoose }) {
   return el(
     "div",
     { class: "welcome" },
-    el("h2", {}, model || provider || "New chat"),
+    el("h2", {}, headingOf(provider, model)),
     servers.length > 0 ? el("ul", { class: "server-line", "aria-label": "Servers" }, servers.map(serverLine)) : null,
     hint ? el("div", { class: "hint", role: "note" }, markdown(hint)) : null,
     cards.length > 0 ? el("h3", {}, "Try a tool") : null,
