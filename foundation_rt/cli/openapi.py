@@ -226,7 +226,8 @@ examples:
       --base-url https://pets.example.com/v1
   foundation-rt openapi https://example.com/api.json --include GET --http 8000
   foundation-rt openapi github.json --include tag:issues \\
-      --base-url https://api.github.com --header "Authorization: Bearer $TOKEN"
+      --base-url https://api.github.com \\
+      --header "Authorization: Bearer $TOKEN"
   foundation-rt openapi https://example.com/openapi.json --http 8000 \\
       --secret-header 'token: X-Pets-Token'""",
 )

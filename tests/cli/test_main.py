@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from foundation_rt import Server, __version__
-from foundation_rt.cli.help import guide_text, help_text
+from foundation_rt.cli.help import guide_text
 from foundation_rt.cli.main import main
-from foundation_rt.cli.table import MODULES, load
+from foundation_rt.cli.table import load
 from foundation_rt.http.cluster.worker_processes import WorkerPlace
 from tests.support.process import PATIENCE, environment, run, serve
 
@@ -65,13 +65,6 @@ def test_help_shows_commands_and_examples(words: list[str], capsys: Captured) ->
     assert "examples:" in out
     assert "foundation-rt call tools.py forecast" in out
     assert err == ""
-
-
-@pytest.mark.rule("CLI-55")
-def test_help_of_every_command_fits_80_columns() -> None:
-    commands = [each for name in MODULES for each in (load(name), *load(name).within)]
-    texts = [help_text(each) for each in (None, *commands)]
-    assert [line for text in texts for line in text.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.rule("CLI-106")

@@ -619,7 +619,7 @@ def test_servers_and_examples_are_shown(page: Page, host: ScriptedHost) -> None:
     expect(page.get_by_role("list", name="Servers")).to_have_text("demo 1 toolfiles failed")
     page.get_by_role("button", name="Add Add two numbers.").click()
     expect(field(page)).to_have_value("/demo:add")
-    page.get_by_role("button", name="2 servers, 1 tool, 2 down").click()
+    page.get_by_role("button", name="2 servers, 1 tool, 2 servers down").click()
     panel = page.get_by_role("dialog", name="Servers")
     for text in ("Circuit open", "Last error: deadline", "Failed", "its command is not there"):
         expect(panel).to_contain_text(text)

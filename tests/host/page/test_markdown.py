@@ -82,9 +82,9 @@ def test_a_table_scrolls_in_its_box_and_keeps_its_sides(modules: Page) -> None:
     assert html == (
         '<div class="scrolls" tabindex="0" role="group" aria-label="Table"><table><thead><tr>'
         '<th scope="col" class="center">a</th><th scope="col" class="right">b</th></tr></thead>'
-        '<tbody><tr><td class="center">1 | 2</td></tr>'
-        '<tr><td class="center"><code>x</code></td><td class="right">y</td></tr></tbody></table>'
-        "</div><p>end</p>"
+        '<tbody><tr><td class="center brief">1 | 2</td></tr>'
+        '<tr><td class="center brief"><code>x</code></td><td class="right brief">y</td></tr>'
+        "</tbody></table></div><p>end</p>"
     )
 
 

@@ -51,9 +51,8 @@ export function summary(servers) {
   const whole = `${count(used.length, "server")}, ${count(tools, "tool")}`;
   if (bad > 0) {
     const waiting = used.filter(({ state }) => state === "needs login").length;
-    const words = waiting === bad ? `${bad === 1 ? "needs" : "need"} a login` : "down";
-    const text = waiting === bad ? `${bad} ${words}` : `${count(bad, "server")} ${words}`;
-    return { text, label: `${whole}, ${bad} ${words}`, state: "bad" };
+    const text = waiting === bad ? `${bad} ${bad === 1 ? "needs" : "need"} a login` : `${count(bad, "server")} down`;
+    return { text, label: `${whole}, ${text}`, state: "bad" };
   }
   const isBusy = used.some(({ state }) => state === "starting");
   return { text: count(used.length, "server"), label: whole, state: isBusy ? "busy" : "good" };
