@@ -44,6 +44,15 @@ def run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
     return defined
 
 
+def test_every_guide_opens_with_what_one_can_do_after_it() -> None:
+    pages = [each for each in GUIDES.glob("*.md") if each.name != "glossary.md"]
+    openings = {each.name: each.read_text("utf-8").split("\n\n")[1] for each in pages}
+    wrong = [
+        name for name, text in openings.items() if not text.startswith("After this page you can")
+    ]
+    assert wrong == []
+
+
 @pytest.fixture
 def names() -> dict[str, Any]:
     """Return the names that the first examples define, run one after the other."""
