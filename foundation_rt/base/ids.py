@@ -15,9 +15,8 @@ from typing import Protocol
 
 # One refill makes this many ids and holds a call up for 20 us.
 _POOL_IDS = 64
-_LINE = b"????????-????-4???-????-????????????\n"  # RFC 9562 section 4: the version is 4
-_DIGITS = [place for place, char in enumerate(_LINE) if char == ord("?")]
-_VARIANT = _LINE.rindex(b"-????-") + 1
+_GROUPS = len("????-????-????-4???-????-????-????-????\n")  # RFC 9562 section 4: the version is 4
+_VERSION, _VARIANT = 15, 20
 _TO_VARIANT = bytes.maketrans(b"0123456789abcdef", b"89ab" * 4)  # RFC 9562 section 4.1
 
 
@@ -38,13 +37,13 @@ class IdGenerator(Protocol):
 
 
 def _random_ids() -> list[str]:
-    # Digit by digit for the whole pool: the loops run in C. Slicing each id out of its own 32
-    # digits takes three times as long.
-    digits = os.urandom(16 * _POOL_IDS).hex().encode()
-    lines = bytearray(_LINE * _POOL_IDS)
-    for number, place in enumerate(_DIGITS):
-        lines[place :: len(_LINE)] = digits[number::32]
-    lines[_VARIANT :: len(_LINE)] = lines[_VARIANT :: len(_LINE)].translate(_TO_VARIANT)
+    # For the whole pool at once: the loops run in C. Slicing each id out of its own 32 digits takes
+    # several times as long. Groups of four digits are made, and three separators removed.
+    lines = bytearray(os.urandom(16 * _POOL_IDS).hex("-", 2).encode()) + b"-"
+    lines[_VERSION::_GROUPS] = b"4" * _POOL_IDS
+    lines[_VARIANT::_GROUPS] = lines[_VARIANT::_GROUPS].translate(_TO_VARIANT)
+    lines[_GROUPS - 1 :: _GROUPS] = b"\n" * _POOL_IDS
+    del lines[34::_GROUPS], lines[29 :: _GROUPS - 1], lines[4 :: _GROUPS - 2]
     return lines.decode().split()
 
 
