@@ -405,6 +405,21 @@ def test_import_of_the_package_loads_only_its_version_and_the_lazy_names() -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("gc.disable()", "not gc.isenabled()"),
+        ("gc.freeze()", "gc.isenabled() and gc.get_freeze_count()"),
+        ("pass", "gc.isenabled() and not gc.get_freeze_count()"),
+    ],
+)
+def test_import_of_a_name_leaves_the_collection_of_garbage_as_it_was(
+    before: str, after: str
+) -> None:
+    code = f"import gc; {before}; from foundation_rt import ErrorCode; assert {after}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.rule("PROC-08")
 def test_import_of_the_author_names_loads_nothing_expensive() -> None:
     code = "from foundation_rt import Server, ToolContext, ToolError, ErrorCode"

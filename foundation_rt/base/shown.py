@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprlib import recursive_repr
+from typing import Any, ClassVar
 
 
 class Shown:
@@ -23,3 +24,19 @@ class Shown:
         ]
         shown = ", ".join(f"{name}={getattr(self, name, ...)!r}" for name in names)
         return f"{type(self).__name__}({shown})"
+
+
+class Compared(Shown):
+    """Compares instances of a frozen attrs class by value, as attrs would; see `Shown`."""
+
+    __slots__ = ()
+    __attrs_attrs__: ClassVar[Any]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, each.name) for each in self.__attrs_attrs__ if each.eq)

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import Factory, field, frozen
 
 from ..base.exact_json import loads
+from ..base.shown import Compared
 
 ALL_SCOPES = frozenset(("*",))
 """The scopes of a principal without limits: the holder of an API key of the server."""
@@ -52,8 +53,8 @@ NO_CLAIMS = TokenClaims()
 """Those of a principal without a token: the holder of an API key."""
 
 
-@frozen
-class Principal:
+@frozen(eq=False)
+class Principal(Compared):
     """An authenticated peer.
 
     Attributes:

@@ -10,7 +10,9 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
-from attrs import Attribute, astuple, field, fields, frozen
+from attrs import Attribute, field, fields, frozen
+
+from ..shown import Compared
 
 _Value = TypeVar("_Value")
 
@@ -320,7 +322,7 @@ def deferred(module: str, name: str) -> Any:
 
 
 @frozen(eq=False, repr=False)
-class Settings:
+class Settings(Compared):
     """The base of all sections, also of those of applications (CONF-24).
 
     A section is a frozen attrs class; `setting` and `group` make its attributes. Sections are
@@ -330,16 +332,7 @@ class Settings:
         SettingError: a ValueError: a setting does not accept its value.
     """
 
-    # attrs would generate these for each section: a third of the import of this module.
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and astuple(self, recurse=False) == astuple(
-            other, recurse=False
-        )
-
-    def __hash__(self) -> int:
-        return hash(astuple(self, recurse=False))
-
+    # attrs would generate this for each section.
     def __repr__(self) -> str:
         shown = (each.name for each in fields(type(self)) if each.repr)
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)

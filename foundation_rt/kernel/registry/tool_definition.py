@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 
 from ...base.exact_json import dumps, loads
 from ...base.jsonschema.compilation import ValidationIssue
+from ...base.shown import Compared
 
 if TYPE_CHECKING:
     from ...protocol.content import Icon
@@ -35,8 +36,8 @@ _CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 """Those of names; a regular expression would be compiled by every start."""
 
 
-@frozen
-class ToolDefinition:
+@frozen(eq=False, repr=False)
+class ToolDefinition(Compared):
     """A tool as a server describes it.
 
     Args:
