@@ -367,8 +367,7 @@ class ToolRegistry(Registry[RegisteredTool]):
     def generate_checks(self) -> Iterator[None]:
         """Generate the code of the checks, one a step; each later tool's at its registration."""
         self._generates = True
-        checks = {check: None for tool in self.all_registered() for check in tool.checks}
-        for check in checks:
+        for check in {each: None for tool in self.all_registered() for each in tool.checks}:
             check.generate()
             yield
 
@@ -380,9 +379,8 @@ class ToolRegistry(Registry[RegisteredTool]):
             self.on_version(self)
             self._add(tool)  # it is that of another class now
             return
-        if self._generates:
-            for check in tool.checks:
-                check.generate()
+        for check in tool.checks if self._generates else ():
+            check.generate()
         with self.notifier.lock:
             _put(self, tool, self._separator)
             _rename(tool, self._separator)
