@@ -234,6 +234,28 @@ def make_methods_server(options: ServerOptions | None = None) -> Server:
     return server
 
 
+def make_versions_server(options: ServerOptions | None = None) -> Server:
+    """Return a new server with versions of a tool."""
+    server = Server(NAME, version=VERSION, options=options)
+
+    @server.tool("find", version="1.9", inline=True, deprecated="use version 2")
+    def find_all(query: str) -> dict[str, str]:
+        """Find."""
+        return {"1.9": query}
+
+    @server.tool("find", version="1.10", inline=True)
+    def find_some(query: str) -> dict[str, str]:
+        """Find some."""
+        return {"1.10": query}
+
+    @server.tool("find", version="2-rc1", inline=True, visible=lambda principal: False)
+    def find(query: str) -> dict[str, str]:
+        """Find what nobody sees yet."""
+        return {"2-rc1": query}
+
+    return server
+
+
 def _register(
     server: Server, name: str, description: str, schema: dict[str, Any], handler: Any
 ) -> None:
@@ -274,6 +296,7 @@ SERVERS = {
     "features": make_featured_server,
     "content": make_content_server,
     "methods": make_methods_server,
+    "versions": make_versions_server,
 }
 """The functions that make the servers, by name."""
 
@@ -281,3 +304,4 @@ server = make_server()
 features = make_featured_server()
 content = make_content_server()
 methods = make_methods_server()
+versions = make_versions_server()

@@ -41,7 +41,7 @@ FOLDER = Path(__file__).parent.parent.parent / "spec" / "vectors"
 
 RECORD_FIELDS = (
     *("level", "runId", "correlationId", "toolName", "method", "name", "durationMs", "outcome"),
-    *("errorCode", "payloadBytes"),
+    *("errorCode", "payloadBytes", "toolVersion"),
 )
 """The members of a completion record in a vector; one that is left out must be absent."""
 
