@@ -10,7 +10,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -77,14 +77,15 @@ def read_deprecated(definition: ToolDefinition, advice: object) -> Deprecated:
     return Deprecated(advice)
 
 
-def keep_versions(registry: ToolRegistry) -> None:
-    """Let a registry keep several versions of a tool from now on."""
-    if not isinstance(registry, VersionedTools):
-        with registry.notifier.lock:
+def keep_versions(registry: ToolRegistry, first: RegisteredTool) -> None:
+    """Let a registry keep several versions of a tool from now on, and add the first one."""
+    with registry.notifier.lock:
+        if not isinstance(registry, VersionedTools):
             registry.__class__ = VersionedTools
             registry.on_version = None
             assert isinstance(registry, VersionedTools)
             registry.begin()
+        registry._add(first)
 
 
 def meant_tool(
@@ -239,7 +240,7 @@ class VersionedTools(ToolRegistry):
     def _group(self, name: str, versions: tuple[RegisteredTool, ...]) -> None:
         self._encoded.pop(name, None)
         if versions:
-            self._groups[name] = tuple(sorted(versions, key=_rank, reverse=True))
+            self._groups[name] = _newest_first(versions)
         else:
             self._groups.pop(name, None)
 
@@ -248,9 +249,9 @@ class VersionedTools(ToolRegistry):
         for key, entry in self._entries.items():
             if entry.suffix:
                 found.setdefault(key.removesuffix(entry.suffix), []).append(entry)
-        self._groups, self._encoded = {}, {}
-        for name, versions in found.items():
-            self._group(name, tuple(versions))
+        self._encoded = {}
+        # At once: calls look here without a lock.
+        self._groups = {name: _newest_first(versions) for name, versions in found.items()}
 
     def _get(self, name: str) -> RegisteredTool | None:
         """Return the tool of a name, or its newest version; without a lock."""
@@ -396,6 +397,10 @@ class VersionedTools(ToolRegistry):
 
 def _rank(tool: RegisteredTool) -> Any:
     return rank(str(tool.definition.version))
+
+
+def _newest_first(versions: Iterable[RegisteredTool]) -> tuple[RegisteredTool, ...]:
+    return tuple(sorted(versions, key=_rank, reverse=True))
 
 
 def _may_use(principal: Principal | None, tool: RegisteredTool) -> bool:

@@ -179,10 +179,10 @@ class ToolRegistry(Registry[RegisteredTool]):
         logger: gets the warnings of registrations; may be attached later (`attach_logger`).
 
     Attributes:
-        on_version: called before the first tool that has a version is added.
+        on_version: adds the first tool that has a version.
     """
 
-    on_version: Callable[[ToolRegistry], None] | None = None
+    on_version: Callable[[ToolRegistry, RegisteredTool], None] | None = None
 
     def __init__(self, logger: StructuredLogger | None = None) -> None:
         super().__init__(ChangeNotifier("tools"))
@@ -376,8 +376,7 @@ class ToolRegistry(Registry[RegisteredTool]):
 
     def _add(self, tool: RegisteredTool) -> None:
         if self.on_version is not None and tool.definition.version is not None:
-            self.on_version(self)
-            self._add(tool)  # it is that of another class now
+            self.on_version(self, tool)
             return
         for check in tool.checks if self._generates else ():
             check.generate()

@@ -596,3 +596,22 @@ async def test_a_version_is_called_and_checked_by_its_own_schemas() -> None:
         assert (await error_of(client.call("find", version="1"))).code == "E209"
         assert harness.count("tools/call") == 4
         assert [each.name for each in await client.list_tools()] == ["find", "odd"]
+
+
+@pytest.mark.rule("CTOOL-30")
+@pytest.mark.parametrize("raw", [True, False])
+async def test_headers_are_those_of_the_version_that_the_meta_names(raw: bool) -> None:
+    city = {"type": "string", "x-mcp-header": "City"}
+    older = {"1": {"inputSchema": {"type": "object", "properties": {"city": city}}}}
+    newest = tool("find", version="2", _meta={"foundation-rt/versions": older})
+    script = listed(newest)
+    async with scripted(script, revision=STATELESS, has_exchanges=True) as (client, harness):
+        arguments = {"city": "Oslo"}
+        for meta in ({}, {"foundation-rt/version": "1"}):
+            if raw:
+                params = {"name": "find", "arguments": arguments, "_meta": meta}
+                await client.request("tools/call", params)
+            else:
+                await client.call("find", arguments, meta=meta)
+        sent = [each for each in harness.transport.outgoing if each.method == "tools/call"]
+        assert [dict(each.header_params) for each in sent] == [{}, {"City": "Oslo"}]
