@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support import node
@@ -33,6 +35,7 @@ def others() -> dict[str, object]:
     return {**few, "everything": everything, "memory": memory} if LONG else few
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="the server of git needs git")
 def test_servers_of_others_are_one_endpoint_and_the_tools_of_a_chat(journey: Journey) -> None:
     journey.follow(GUIDES / "host.md")
     journey.follow(GUIDES / "gateway.md")
