@@ -53,7 +53,14 @@ def documented() -> set[Extras]:
     return {each for each in found if not _ELSEWHERE & {*each}}
 
 
-DOCUMENTED = sorted(documented())
+DOCUMENTED = documented()
+FOLLOWED = {
+    ("cli", "client", "http"),
+    ("client", "http"),
+    ("http", "migrate"),
+    ("http-full", "metrics"),
+}
+"""The other journeys install these, by their guides."""
 _BESIDE = {"redis": "http"}
 """What an extra adds to, if it does nothing alone."""
 ALONE = [tuple({each, _BESIDE.get(each, each)}) for each in {*project()} - _ELSEWHERE - {""}]
@@ -230,10 +237,13 @@ FIRST_CALLS: dict[str, Callable[[Installed], None]] = {
 
 
 def test_every_extra_has_a_first_call() -> None:
+    assert DOCUMENTED >= FOLLOWED
     assert FIRST_CALLS.keys() == project().keys() - _ELSEWHERE
 
 
-@pytest.mark.parametrize("extras", cases(DOCUMENTED, EVERY), ids=lambda each: ",".join(each) or "-")
+@pytest.mark.parametrize(
+    "extras", cases(sorted(DOCUMENTED - FOLLOWED), EVERY), ids=lambda each: ",".join(each) or "-"
+)
 def test_wheel_makes_its_first_call(extras: Extras, wheel: Path, tmp_path: Path) -> None:
     """In the usual size: what documents say to install; for hours, each extra alone too."""
     named = f"[{','.join(extras)}]" if extras else ""
