@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.support.process import ServerProcess, serve
+from tests.support.sizes import size as size_of_test
 
 APP = '''
 import asyncio, threading
@@ -178,6 +179,17 @@ def test_a_signal_ends_a_process_that_nobody_reads() -> None:
         assert server.completion("wait_for_abort")["outcome"] == "aborted"
 
 
+@pytest.mark.rule("PROC-04", "PROC-05", "TIME-08")
+def test_an_output_that_is_closed_in_mid_write_ends_the_process() -> None:
+    with serve(APP, {"server.shutdown_timeout_ms": 3_600_000}) as server:
+        server.start("wait_for_abort")
+        press(server)
+        server.record(message="tool call completed")
+        server.close_output()
+        assert server.wait() == 0
+        assert server.completion("wait_for_abort")["outcome"] == "aborted"
+
+
 @pytest.mark.rule("PROC-07")
 def test_a_log_that_nobody_reads_blocks_no_call_and_is_written_at_the_end() -> None:
     reader, writer = os.pipe()
@@ -191,6 +203,26 @@ def test_a_log_that_nobody_reads_blocks_no_call_and_is_written_at_the_end() -> N
         assert server.wait() == 0
         assert len(server.records_with(message="y" * 1000)) == 1000
         assert len(server.records_with(message="tool call completed", toolName="tick")) == 1
+
+
+@pytest.mark.rule("PROC-07", "LOG-16", "LOG-39")
+def test_calls_go_on_though_nobody_reads_the_log_and_what_is_dropped_is_counted() -> None:
+    reader, writer = os.pipe()
+    calls = size_of_test(20_000, 100_000)  # the buffer has room for 13,000 records
+    with serve(APP, stderr=(writer, None)) as server:
+        before = peak_memory(server)
+        for first in range(1000, 1000 + calls, 500):
+            server.write(b"".join(call(each, "big", 1) for each in range(first, first + 500)))
+            server.wait_for_messages(first - 499)
+        assert peak_memory(server) - before < 3 * HIGH_WATER
+        server.close_input()
+        server.log = reader
+        os.set_blocking(reader, False)
+        assert server.wait() == 0
+        dropped = sum(each["dropped"] for each in server.records_with(message="log lines dropped"))
+        assert 0 < dropped < calls
+        kept = len(server.records_with(message="tool call completed"))
+        assert kept + dropped == calls
 
 
 @pytest.mark.rule("PROC-07", "PROC-06")

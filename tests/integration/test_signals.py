@@ -6,9 +6,10 @@ import ctypes
 import signal
 from pathlib import Path
 
+import orjson
 import pytest
 
-from tests.support.process import ServerProcess, command, environment, serve
+from tests.support.process import Hanging, ServerProcess, command, environment, serve
 
 APP = '''
 import asyncio, hashlib, signal, threading, time
@@ -54,6 +55,21 @@ def stuck(ctx: ToolContext):
 
 
 @server.tool(inline=True)
+def inline() -> None:
+    pass
+
+
+@server.tool
+def in_thread() -> None:
+    pass
+
+
+@server.tool
+async def in_task() -> None:
+    await asyncio.sleep(0)
+
+
+@server.tool(inline=True)
 def take_signals(ctx: ToolContext):
     def report(number, frame):
         ctx.logger.info("got a signal", {"number": number})
@@ -81,6 +97,12 @@ ENDS = [
 PATIENT = {"server.shutdown_timeout_ms": 3_600_000}
 HASTY = {"server.shutdown_timeout_ms": 300}
 ABORTING = {"server.shutdown_timeout_ms": 1000}
+
+
+def call(number: int, tool: str) -> bytes:
+    params = {"name": tool}
+    request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+    return orjson.dumps(request) + b"\n"
 
 
 def finish(server: ServerProcess, number: signal.Signals) -> int:
@@ -167,6 +189,25 @@ def test_after_a_signal_no_more_input_is_served() -> None:
         assert server.wait() == 143
         assert server.outcome(running) == "in time"
         assert server.answers("late") == []
+
+
+@pytest.mark.rule("PROC-14", "CALL-13")
+def test_signal_under_load_leaves_no_call_half_served() -> None:
+    tools = ("inline", "in_thread", "in_task")
+    with serve(APP, PATIENT) as server:
+        first = 2
+        with pytest.raises(Hanging):  # the process has ended
+            while True:
+                numbers = range(first, first + 90)
+                server.write(b"".join(call(each, tools[each % 3]) for each in numbers))
+                first = numbers.stop
+                if first == 2 + 10 * 90:
+                    server.signal(signal.SIGTERM)
+        assert server.exit_code == 143
+        # What was read before the signal is answered, whole and once, and nothing after it.
+        answered = sorted(each["id"] for each in server.messages)
+        assert answered == list(range(1, len(answered) + 1))
+        assert len(server.records_with(message="tool call completed")) == len(answered) - 1
 
 
 @pytest.mark.rule("PROC-14")
