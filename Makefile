@@ -125,8 +125,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Instructions need valgrind. SECTIONS=names: these. SAVE=1: write what it finds into bench/baseline.toml.
 bench: $(INSTALLED)
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(SECTIONS) $(if $(SAVE),--save)
 
 # The runtime beside its peers, each in an environment of its own: a table, JSON and a chart. OUT=folder ONLY=names
 bench-peers: $(INSTALLED)

@@ -2,13 +2,15 @@
 
     python -m bench [--shortest] [--peers] [--save] [SECTION]...
 
-Sections: calls, http, client, aacp, tasks, gateway, host.
+Sections: calls, instructions, flat, http, client, aacp, tasks, gateway, host.
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
 every section runs once and as little as it can: what it prints says that it works, and no more.
-With `--peers` the gateway is measured beside proxies of PyPI too, which are installed first. With
-`--save` the ratios of the hot functions become those that later runs show beside theirs.
+With `--peers` the gateway is measured beside proxies of PyPI too, which are installed first.
+
+At the end stands which ratios and instructions have moved since `baseline.toml` was saved, which
+`--save` does. The exit code is 1 only if `sla.toml` is not kept.
 """
 
 from __future__ import annotations
@@ -34,13 +36,10 @@ from bench.processes import (
     runtime,
     sequential,
 )
-from bench.report import head, row, say
+from bench.report import head, note, row, save, say, say_moved
 from bench.sizes import FULL, SHORTEST, Sizes
 
 _HERE = Path(__file__).resolve().parent
-
-_BASELINE = _HERE / "baseline.toml"
-_BASELINE_HEAD = "# Medians of the hot functions, in those of the floor of the same run.\n"
 
 _TARGETS = [
     FLOOR,
@@ -51,7 +50,7 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "http", "client", "aacp", "tasks", "gateway", "host")
+_SECTIONS = ("calls", "instructions", "flat", "http", "client", "aacp", "tasks", "gateway", "host")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +65,15 @@ def main(arguments: Sequence[str]) -> int:
     say("foundation-rt bench: ratios are to the floor of the same run\n")
     status = 0
     if "calls" in (sections or _SECTIONS):
-        status = _report_calls(sizes, save="--save" in arguments)
+        status = _report_calls(sizes)
+    if "instructions" in (sections or _SECTIONS):
+        from bench import instructions
+
+        instructions.report(sizes)
+    if "flat" in (sections or _SECTIONS):
+        from bench import flat
+
+        flat.report(sizes)
     if "http" in (sections or _SECTIONS):
         from bench import over_http
 
@@ -91,12 +98,15 @@ def main(arguments: Sequence[str]) -> int:
         from bench import host
 
         host.report(sizes)
+    say_moved()
+    if "--save" in arguments:
+        save()
     return status
 
 
-def _report_calls(sizes: Sizes, *, save: bool) -> int:
-    """Run the benches that were named; return the exit status."""
-    _report_in_process(sizes, save=save)
+def _report_calls(sizes: Sizes) -> int:
+    """Measure calls in process and over stdio; return the exit status."""
+    _report_in_process(sizes)
     servers = [Server.spawn(target) for target in _TARGETS]
     for server in servers:
         server.initialize()
@@ -110,7 +120,7 @@ def _report_calls(sizes: Sizes, *, save: bool) -> int:
     return _judge(worst)
 
 
-def _report_in_process(sizes: Sizes, *, save: bool) -> None:
+def _report_in_process(sizes: Sizes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         # In a worker of pytest-xdist, as in the suite, pytest-benchmark would measure nothing.
@@ -134,24 +144,16 @@ def _report_in_process(sizes: Sizes, *, save: bool) -> None:
     head("in process, bytes to bytes", "us")
     row("floor: straight line", floor, 1e6, None)
     row("inline", ours, 1e6, median(ours) / median(floor))
-    _report_hot_functions(seconds, median(floor), save=save)
+    _report_hot_functions(seconds, median(floor))
 
 
-def _report_hot_functions(seconds: dict[str, list[float]], floor: float, *, save: bool) -> None:
-    """Print each beside the ratio to the floor that was saved; save the ratios if asked to."""
-    saved = tomli.loads(_BASELINE.read_text())
-    found = {
-        name.removeprefix("test_"): median(each) / floor
-        for name, each in seconds.items()
-        if name not in ("test_floor", "test_runtime")
-    }
-    say(f"\n{'hot functions':32}{'p50 us':>12}{'ratio':>12}{'saved':>12}")
-    for name, ratio in found.items():
-        was = f"{saved[name]:.3f}" if name in saved else ""
-        say(f"  {name:30}{ratio * floor * 1e6:12.2f}{ratio:12.3f}{was:>12}")
-    if save:
-        lines = [f"{name} = {ratio:.3f}\n" for name, ratio in found.items()]
-        _BASELINE.write_text("".join([_BASELINE_HEAD, *lines]))
+def _report_hot_functions(seconds: dict[str, list[float]], floor: float) -> None:
+    say(f"\n{'hot functions':32}{'p50 us':>12}{'ratio':>12}")
+    for test, each in seconds.items():
+        if test not in ("test_floor", "test_runtime"):
+            name, ratio = test.removeprefix("test_"), median(each) / floor
+            say(f"  {name:30}{ratio * floor * 1e6:12.2f}{ratio:12.3f}")
+            note("hot functions", name, ratio)
 
 
 def _report_sequential(servers: list[Server], sizes: Sizes) -> float:
@@ -177,20 +179,24 @@ def _report_pipelined(servers: list[Server], sizes: Sizes) -> None:
     for _ in range(count):
         for server in servers:
             rates[server.target.name].append(pipelined(server, calls))
-    say(f"\n{'stdio, 8 calls in flight':32}{'calls/s':>12}{'ratio':>24}")
+    title = "stdio, 8 calls in flight"
+    say(f"\n{title:32}{'calls/s':>12}{'ratio':>24}")
     for name, each in rates.items():
         ratio = median(a / b for a, b in zip(each, rates[FLOOR.name], strict=True))
         shown = "" if name == FLOOR.name else f"{ratio:.2f}"
         say(f"  {name:30}{median(each):12.0f}{shown:>24}")
+        note(title, name, ratio)
 
 
 def _report_memory(servers: list[Server]) -> None:
     floor = servers[0].resident_mb()
-    say(f"\n{'resident memory':32}{'MB':>12}{'ratio':>24}")
+    title = "resident memory"
+    say(f"\n{title:32}{'MB':>12}{'ratio':>24}")
     for server in servers:
         used = server.resident_mb()
         shown = "" if server is servers[0] else f"{used / floor:.2f}"
         say(f"  {server.target.name:30}{used:12.1f}{shown:>24}")
+        note(title, server.target.name, used / floor)
 
 
 def _report_cold_start(targets: list[Target], starts: int) -> None:

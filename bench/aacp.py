@@ -24,7 +24,7 @@ from bench import aacp_floors as floors
 from bench import aacp_growth
 from bench import aacp_load as places
 from bench.aacp_load import CLIENTS, Place, Run, load
-from bench.report import head, percentiles, row, say
+from bench.report import head, note, percentiles, row, say
 from bench.sizes import Sizes
 
 OpenPlace = Callable[[Path], AbstractAsyncContextManager[Place]]
@@ -136,7 +136,9 @@ def _report_many(cases: list[_Case]) -> None:
         ratio = ""
         if case.floor_rates:
             pairs = zip(rates, case.floor_rates, strict=True)
-            ratio = f"{median(mine / floor for mine, floor in pairs):.2f}"
+            to_floor = median(mine / floor for mine, floor in pairs)
+            note(title, case.name, to_floor)
+            ratio = f"{to_floor:.2f}"
         say(f"  {case.name:30}{median(rates):12.0f}{figures}{ratio:>10}")
 
 

@@ -28,7 +28,7 @@ from bench.aacp_load import (
     on_postgres,
     on_sqlite,
 )
-from bench.report import say
+from bench.report import note, say
 from foundation_rt.agents import AgentCoordinatorV2, PostgresAACPPersistenceAdapter
 from foundation_rt.agents.ledger.effects import Operation
 
@@ -49,10 +49,12 @@ async def report(folder: Path, requests: int, idle: int, expired: int, *, postgr
         postgres: whether the server is there.
     """
     places: dict[str, OpenPlace] = {"in memory": in_memory, "SQLite": on_sqlite}
-    say(f"\n{'AACP, idle agents':32}{'p50 us, 0':>14}{f'{idle:,}':>14}{'ratio':>10}")
+    title = "AACP, idle agents"
+    say(f"\n{title:32}{'p50 us, 0':>14}{f'{idle:,}':>14}{'ratio':>10}")
     for name, place in (places | ({"PostgreSQL": on_postgres} if postgres else {})).items():
         none, many = await _idle(place, folder, requests, idle)
         say(f"  {name:30}{none * 1e6:14.1f}{many * 1e6:14.1f}{many / none:10.2f}")
+        note(title, name, many / none)
     title = f"AACP, {expired:,} expired records"
     say(f"\n{title:32}{'longest ms, before':>20}{'meanwhile':>12}")
     for name, place in places.items():

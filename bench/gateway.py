@@ -38,7 +38,7 @@ from bench.over_http import (
 )
 from bench.processes import Server as StdioServer
 from bench.processes import Target
-from bench.report import head, percentiles, row, say
+from bench.report import head, note, percentiles, row, say
 from bench.sizes import FULL, Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -287,11 +287,13 @@ def _report_list(sizes: Sizes) -> None:
                     rounds[name].append(load.do(**job, connections=1, seconds=seconds))
         finally:
             load.stop()
-    say(f"\n{'tools/list of 1,000 tools':36}{'lists/s':>9}{'p50 us':>9}{'p99 us':>9}{'p50':>9}")
+    title = "tools/list of 1,000 tools"
+    say(f"\n{title:36}{'lists/s':>9}{'p50 us':>9}{'p99 us':>9}{'p50':>9}")
     for name, each in rounds.items():
         both = zip(each, rounds["direct"], strict=True)
         ratio = median(mine["p50"] / floor["p50"] for mine, floor in both)
         say(f"  {name:34}{_plain(each)}{'' if name == 'direct' else f'{ratio:8.2f}x'}")
+        note(title, name, ratio)
 
 
 def _report_start(starts: int) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench.over_http import Server
-from bench.report import head, row, say
+from bench.report import head, note, row, say
 from bench.sizes import Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -125,10 +125,12 @@ async def _report_streams(host: Server, relay: Server, sizes: Sizes) -> None:
                 started = time.perf_counter()
                 await asyncio.gather(*(_turn(each, pieces) for each in opened))
                 rates[name].append(chats * pieces / (time.perf_counter() - started))
-    say(f"\n{f'chat, {chats} streaming at once':32}{'pieces/s':>12}{'ratio':>12}")
+    title = f"chat, {chats} streaming at once"
+    say(f"\n{title:32}{'pieces/s':>12}{'ratio':>12}")
     say(f"  {_RELAY:30}{median(rates[_RELAY]):12.0f}")
     ratios = [ours / theirs for ours, theirs in zip(rates[_HOST], rates[_RELAY], strict=True)]
     say(f"  {_HOST:30}{median(rates[_HOST]):12.0f}{median(ratios):12.2f}")
+    note(title, _HOST, median(ratios))
 
 
 async def _report_idle(host: Server, sizes: Sizes) -> None:
@@ -217,9 +219,11 @@ async def _report_long_chat(sizes: Sizes) -> None:
             await sessions.close(0)
     few, many = _MESSAGES
     ratios = [b / a for a, b in zip(costs[few], costs[many], strict=True)]
-    say(f"\n{'chat, the cost of a turn':32}{'CPU us':>12}{'ratio':>12}")
+    title = "chat, the cost of a turn"
+    say(f"\n{title:32}{'CPU us':>12}{'ratio':>12}")
     say(f"  {f'floor: {few} messages':30}{median(costs[few]) * 1e6:12.0f}")
     say(f"  {f'{many} messages':30}{median(costs[many]) * 1e6:12.0f}{median(ratios):12.2f}")
+    note(title, f"{many} messages", median(ratios))
 
 
 async def _turn_cost(sessions: Any, messages: int) -> float:

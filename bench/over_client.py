@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.client_load import CLIENTS
 from bench.over_http import Load, Server
-from bench.report import head, percentiles, row, say
+from bench.report import head, note, percentiles, row, say
 from bench.sizes import Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -70,24 +70,27 @@ def compare(
 def _report_calls(transport: str, mode: str, where: str, sizes: Sizes) -> None:
     found = compare(transport, mode, where, sizes.in_flight, *sizes.client)
     for number, rounds in found.items():
+        title = f"{transport}, {mode}, {number} in flight"
         say(
-            f"\n{f'{transport}, {mode}, {number} in flight':32}{'calls/s':>9}{'p50 us':>9}"
+            f"\n{title:32}{'calls/s':>9}{'p50 us':>9}"
             f"{'p95 us':>9}{'p99 us':>9}{'CPU us':>9}{'p50':>8}{'calls/s':>10}"
         )
         for name, each in rounds.items():
-            _say_row(_FLOORS[transport] if name == "floor" else _NAMES[name], each, rounds)
+            shown = _FLOORS[transport] if name == "floor" else _NAMES[name]
+            note(title, shown, _say_row(shown, each, rounds))
 
 
-def _say_row(name: str, each: list[dict[str, Any]], rounds: Rounds) -> None:
+def _say_row(name: str, each: list[dict[str, Any]], rounds: Rounds) -> float:
     """Return a client's row: its p50 beside the floor's, its rate beside the official client's."""
     cuts = percentiles([seconds for one in each for seconds in one["took"]])
     rate, cpu = (median(one[key] for one in each) for key in ("rate", "cpu"))
     figures = "".join(f"{cuts[at] * 1e6:9.0f}" for at in (50, 95, 99))
     both = zip(each, rounds["floor"], strict=True)
-    to_floor = median(median(mine["took"]) / median(bare["took"]) for mine, bare in both)
+    to_floor: float = median(median(mine["took"]) / median(bare["took"]) for mine, bare in both)
     both = zip(each, rounds["official"], strict=True)
     to_official = median(mine["rate"] / theirs["rate"] for mine, theirs in both)
     say(f"  {name:30}{rate:9.0f}{figures}{cpu * 1e6:9.0f}{to_floor:7.2f}x{to_official:9.2f}x")
+    return to_floor
 
 
 def _report_imports(starts: int) -> None:

@@ -22,7 +22,7 @@ import orjson
 from attrs import define
 
 from bench.http_load import FIRST_ID
-from bench.report import say
+from bench.report import note, say
 from bench.sizes import FULL, Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -220,15 +220,17 @@ def _report_calls(targets: list[Target], connections: int, count: int, seconds: 
     for target in targets:
         each = rounds[target.name]
         rate, p50, p95 = (median(one[key] for one in each) for key in ("rate", "p50", "p95"))
-        ratio = "" if target is targets[0] else _ratio(each, rounds[targets[0].name])
-        to_sdk = _ratio(each, rounds[target.rival]) if target.rival else ""
+        to_floor = _ratio(each, rounds[targets[0].name])
+        note(title, target.name, to_floor)
+        ratio = "" if target is targets[0] else f"{to_floor:.2f}"
+        to_sdk = f"{_ratio(each, rounds[target.rival]):.2f}" if target.rival else ""
         say(
             f"  {target.name:30}{rate:12.0f}{p50 * 1e6:12.0f}{p95 * 1e6:12.0f}{ratio:>9}{to_sdk:>9}"
         )
 
 
-def _ratio(mine: list[dict[str, float]], other: list[dict[str, float]]) -> str:
-    return f"{median(a['rate'] / b['rate'] for a, b in zip(mine, other, strict=True)):.2f}"
+def _ratio(mine: list[dict[str, float]], other: list[dict[str, float]]) -> float:
+    return median(a["rate"] / b["rate"] for a, b in zip(mine, other, strict=True))
 
 
 def _report_subscribers(counts: tuple[int, ...]) -> None:

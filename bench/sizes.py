@@ -13,6 +13,8 @@ class Sizes:
         warm_up: calls, and requests of AACP, before measuring.
         in_process: rounds, and calls in each.
         sequential, pipelined: rounds over stdio, and calls in each.
+        flat: many tools, many calls in flight, and many calls made before.
+        flat_instructions: the same, for calls whose instructions are counted.
         starts: processes started for a figure about starting.
         http: rounds, and the duration of each; the client's rounds likewise.
         gateway: rounds through it, and the duration of each.
@@ -34,6 +36,8 @@ class Sizes:
     in_process: tuple[int, int]
     sequential: tuple[int, int]
     pipelined: tuple[int, int]
+    flat: tuple[int, int, int]
+    flat_instructions: tuple[int, int, int]
     starts: int
     http: tuple[int, float]
     connections: tuple[int, ...]
@@ -61,6 +65,8 @@ FULL = Sizes(
     in_process=(400, 100),
     sequential=(15, 1000),
     pipelined=(9, 5000),
+    flat=(10_000, 1_000, 1_000_000),
+    flat_instructions=(10_000, 1_000, 10_000),
     starts=15,
     http=(5, 1.0),
     connections=(1, 16, 128),
@@ -88,6 +94,8 @@ SHORTEST = Sizes(
     in_process=(2, 1),
     sequential=(1, 5),
     pipelined=(1, 10),
+    flat=(20, 5, 30),
+    flat_instructions=(1_000, 1_000, 1_000),
     starts=1,
     http=(1, 0.01),
     connections=(2,),

@@ -33,7 +33,7 @@ from bench.aacp_load import POSTGRES_URL, new_name
 from bench.over_http import STATELESS_META, STATELESS_REVISION
 from bench.over_http import Server as HttpServer
 from bench.processes import Server, Target
-from bench.report import head, row, say
+from bench.report import head, note, row, say
 from bench.sizes import Sizes
 from foundation_rt.base.database.sqlite import WAL_VERSION
 
@@ -377,8 +377,10 @@ def _report_clients(place: _Place, sizes: Sizes) -> None:
     finally:
         server.stop()
         del os.environ["FOUNDATION_RT_RATE_LIMIT__PER_TOOL"]
-    say(f"\n{f'task server, {place.name}':32}{'tasks/s':>12}{'ratio':>24}")
-    say(f"  {f'{_CLIENTS} clients over HTTP':30}{median(rates):12.0f}{median(ratios):>24.2f}")
+    title, name = f"task server, {place.name}", f"{_CLIENTS} clients over HTTP"
+    say(f"\n{title:32}{'tasks/s':>12}{'ratio':>24}")
+    say(f"  {name:30}{median(rates):12.0f}{median(ratios):>24.2f}")
+    note(title, name, median(ratios))
 
 
 def _post(request: tuple[int, bytes]) -> None:
@@ -416,11 +418,13 @@ def _report_growth(place: _Place, another: _Place, sizes: Sizes) -> None:
             _operations(few, job_of_few), _operations(many, job_of_many), sizes.task_reads
         )
         after = many.resident_mb()
-    say(f"\n{f'task server, {place.name}, growth':32}{small:>12}{large:>12}{'ratio':>12}")
+    title = f"task server, {place.name}, growth"
+    say(f"\n{title:32}{small:>12}{large:>12}{'ratio':>12}")
     for name, (least, most) in measured.items():
         ratio = median(b / a for a, b in zip(least, most, strict=True))
         figures = f"{median(least) * 1e6:12.0f}{median(most) * 1e6:12.0f}{ratio:>12.2f}"
         say(f"  {f'{name}, us':30}{figures}")
+        note(title, name, ratio)
     say(f"  {'resident memory, MB':30}{before:12.1f}{after:12.1f}{after - before:>+12.1f}")
 
 

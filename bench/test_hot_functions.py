@@ -1,7 +1,6 @@
 """What every call passes through, function by function; `python -m bench calls` runs it.
 
-A ratio to the floor of the same run is comparable between machines and days: `baseline.toml` has
-those that were saved, by `python -m bench calls --save`.
+A ratio to the floor of the same run is comparable between machines and days.
 """
 
 from __future__ import annotations

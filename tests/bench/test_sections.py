@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
 import pytest
 
 from bench.__main__ import main
+from bench.report import moved
 from tests.support.services import need_postgres
 
 TABLES = {
@@ -16,6 +20,7 @@ TABLES = {
         "resident memory",
         "cold start",
     ],
+    "flat": ["stdio, one call", "moved by more than 15 %"],
     "http": ["HTTP, 2 connections", "open subscriptions"],
     "client": ["stdio, ", "http, ", "importing"],
     "tasks": [f"task server, {place}" for place in ("SQLite", "PostgreSQL")],
@@ -34,6 +39,31 @@ def test_a_section_prints_its_tables(section: str, capsys: pytest.CaptureFixture
     assert status in (0, 1)  # 1 says that this machine is busy
     for table in TABLES[section]:
         assert f"\n{table}" in printed
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_call_is_as_short_beside_many_tools_or_calls_and_after_many(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--shortest", "instructions"]) == 0
+    printed = capsys.readouterr().out
+    to_inline = re.findall(
+        r"inline, .*(?:tools|in flight|calls) +[\d.]+ +[\d.]+ +([\d.]+)\n", printed
+    )
+    assert len(to_inline) == 3
+    assert max(map(float, to_inline)) < 1.1
+    assert re.search(r"\n  inline, no coroutines +[1-9]", printed)
+
+
+def test_what_has_moved_is_named_with_both_figures() -> None:
+    saved = {"calls": {"a": 1.0, "b": 2.0, "c": 3.0}, "instructions": {"a": 100.0, "b": 100.0}}
+    found = {
+        "calls": {"a": 1.14, "b": 1.6, "new": 9.0},
+        "instructions": {"a": 102.9, "b": 104.0},
+    }
+    faster, longer = moved(saved, found)
+    assert faster.split() == ["calls:", "b", "2.000", "1.600", "-20%"]
+    assert longer.split() == ["instructions:", "b", "100.000", "104.000", "+4%"]
 
 
 def test_an_unknown_section_is_named(capsys: pytest.CaptureFixture[str]) -> None:
