@@ -7,7 +7,8 @@ signals. This thread handles (PROC-06, TIME-09):
 * a client that hangs up during a turn: the process ends `hang_up_budget` later;
 * SIGTERM, SIGINT or SIGHUP when the main thread does not end the process in time, or cannot react
   to a second signal;
-* a main thread that is done while something it cannot stop keeps the interpreter alive.
+* a main thread that is done while something it cannot stop keeps the interpreter alive;
+* an idle process that holds much free memory: it is given back (PROC-18).
 
 It wakes when the next of these is due; once a second while turns are taken; and four times per
 `hang_up_budget` after the client has gone. So it has seen every turn before anything about it is
@@ -88,7 +89,7 @@ class Watchdog:
         self._to_end = ending_signals()
         self._limit: tuple[float, int] | None = None
         self._hung_up_at: float | None = None
-        self._hung_up_in = 0
+        self._hung_up_in = self._memory = 0
         self._warned_of: float | None = None
 
     def start(self) -> None:
@@ -177,6 +178,10 @@ class Watchdog:
                 # this thread for each turn would double the time of a call.
                 self.asleep = self._is_idle(turns)
                 turns = self.monitor.turns
+                if self.asleep:
+                    from ...base.free_memory import give_back
+
+                    self._memory = give_back(self._memory)
             if self._hung_up_at is None and self._is_read_to_its_end():
                 self.note_hang_up(time.monotonic())
             self._check(time.monotonic())

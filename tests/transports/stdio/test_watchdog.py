@@ -15,6 +15,7 @@ from queue import Queue
 import pytest
 from attrs import define, field
 
+from foundation_rt.base import free_memory
 from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
 from foundation_rt.kernel.stdio.watchdog import Watchdog
 
@@ -211,6 +212,19 @@ def test_sleeping_watchdog_still_ends_process(harnesses: list[WatchdogHarness], 
     else:
         harness.watchdog.limit(0.05, 143)
     assert harness.exit_code() == 143
+
+
+@pytest.mark.rule("PROC-18")
+def test_watchdog_that_falls_asleep_gives_memory_back(
+    harnesses: list[WatchdogHarness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels: Queue[int] = Queue()
+    monkeypatch.setattr(free_memory, "give_back", lambda level: levels.put(level) or 7)
+    harness = make()
+    harnesses.append(harness)
+    assert levels.get(timeout=PATIENCE) == 0
+    harness.watchdog.look()
+    assert levels.get(timeout=PATIENCE) == 7
 
 
 def wait_until_asleep(harness: WatchdogHarness) -> None:
