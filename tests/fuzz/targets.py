@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.base.config.loading import UnusableFileError, load_config, read_file
+from foundation_rt.base.config.loading import load_config
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.http_client.connection import HttpConnection
 from foundation_rt.base.jsonschema.compilation import compile_schema
@@ -269,8 +269,6 @@ def schema(data: bytes) -> None:
 def configuration(data: bytes) -> None:
     """Load a file of settings: it is a configuration, or an error with its problems."""
     file = _file("settings.json" if data[:1] == b"{" else "settings.toml", data)
-    with suppress(UnusableFileError):
-        read_file(file)
     try:
         assert isinstance(load_config(file=file), ServerConfig)
     except ConfigError as error:
