@@ -133,7 +133,7 @@ def make_server(tools: int, in_flight: int = 0) -> Server:
     """Return a server with tools that do nothing, inline and `async def`, and one that waits.
 
     Args:
-        tools: `tool_0` and so on, in place.
+        tools: how many do nothing in place.
         in_flight: how many calls of `wait` there may be.
     """
     server = Server("bench", version="1")
