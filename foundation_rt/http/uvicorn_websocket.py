@@ -184,8 +184,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             super().send_keepalive_ping()
 
     def _end_stalled(self) -> None:
-        """Cut off a client that does not read the end of what was sent."""
-        if self._stall_timer is None:
+        """Cut off a client that does not read the end of what was sent, unless it has gone."""
+        if self._stall_timer is None and self in self.connections:
             self._stall_timer = self.loop.call_later(_STALL_SECONDS, self.cut)
 
     def _seconds_silent(self) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,6 +74,8 @@ class Application:
                 if event["type"] == "websocket.disconnect":
                     self.ended.append(str(event["code"]))
                     self.stopping.set()
+                    if scope["path"] == "/closes":
+                        await send({"type": "websocket.close", "code": 1000})
                     if event["code"] == 1012 and scope["path"] == "/drains":
                         await send({"type": "websocket.send", "text": "last words"})
                         assert (await receive())["text"] == "go"
@@ -404,6 +408,27 @@ async def test_silent_and_stalled_clients_are_cut_off(monkeypatch: pytest.Monkey
                 await one.app.stopping.wait()
         async with one.connect("/fails") as stalled:
             assert await close_code(stalled) == 1011
+
+
+@pytest.mark.rule("HTTP-49")
+async def test_websocket_that_is_closed_after_its_client_has_gone_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[weakref.ref[BoundedWebSocket]] = []
+    begin = BoundedWebSocket.connection_made
+
+    def note(self: BoundedWebSocket, transport: Any) -> None:
+        made.append(weakref.ref(self))
+        begin(self, transport)
+
+    monkeypatch.setattr(BoundedWebSocket, "connection_made", note)
+    async with served() as one:
+        async with one.connect("/closes") as connection:
+            connection.transport.abort()
+        async with asyncio.timeout(20):  # it would be kept until it counts as stalled, for 75 s
+            while made[0]() is not None:
+                await asyncio.sleep(0)
+                gc.collect()
 
 
 @pytest.mark.rule("HTTP-42")
