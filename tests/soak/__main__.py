@@ -2,9 +2,9 @@
 
 A round loads every server at once, lets them come to rest, and looks at what they hold. The first
 quarter of the rounds warms up. Exits with 1 where a request had no answer or two, a call no record
-or two, a server more tasks, threads, descriptors, children or running calls at its rests than in
-the warm-up, or memory that grows by more than 1 MB in a million calls in the second half. Linux
-only.
+or two, a server more tasks, threads, descriptors, children, temporary files or running calls at its
+rests than in the warm-up, or memory that grows by more than 1 MB in a million calls in the second
+half. Linux only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import linear_regression
+from unittest.mock import patch
 
 import orjson
 from attrs import asdict, define, field
@@ -216,6 +217,9 @@ def servers(seed: int) -> Iterator[Soak]:
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        temporary = folder / "temporary"
+        temporary.mkdir()
+        stack.enter_context(patch.dict(os.environ, TMPDIR=str(temporary)))  # of all servers
         at = "127.0.0.1:{port}"
         app.override("resources", max_concurrent_executions=256)
         app.override("tools", cancel_grace_ms=0)
@@ -270,7 +274,8 @@ def servers(seed: int) -> Iterator[Soak]:
             held = await memory.held()
             # What glibc keeps free in an arena for each thread comes and goes by megabytes.
             ctypes.CDLL(None).malloc_trim(0)
-            return asdict(Reading.of(os.getpid())) | held
+            files = sum(1 for _ in temporary.rglob("*"))
+            return asdict(Reading.of(os.getpid())) | held | {"files": files}
 
         yield Soak(
             lines,
