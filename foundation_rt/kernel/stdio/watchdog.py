@@ -31,6 +31,7 @@ from .reactor import READABLE
 
 _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0
+_NEVER = float("inf")
 if sys.platform == "win32":
     from .windows import PipePoll
 
@@ -87,7 +88,7 @@ class Watchdog:
         self.has_ended: Callable[[], bool] | None = None
         self.asleep = self._signalled = self._ending = False
         self._to_end = ending_signals()
-        self._limit: tuple[float, int] | None = None
+        self._limit = (_NEVER, 0)
         self._hung_up_at: float | None = None
         self._hung_up_in = self._memory = 0
         self._warned_of: float | None = None
@@ -130,9 +131,7 @@ class Watchdog:
         Returns:
             The time of that end, in monotonic seconds.
         """
-        due = time.monotonic() + seconds
-        if self._limit is not None:
-            due = min(due, self._limit[0])
+        due = min(time.monotonic() + seconds, self._limit[0])
         if self._hung_up_at is not None and self.monitor.turns <= self._hung_up_in + 1:
             due = min(due, self._hung_up_at + self.hang_up_budget)
         self._limit = (due, exit_code)
@@ -194,7 +193,7 @@ class Watchdog:
         return (
             self.monitor.turns == turns
             and self.monitor.turn_started is None
-            and self._next_limit() is None
+            and self._limit[0] == _NEVER
         )
 
     def _is_read_to_its_end(self) -> bool:
@@ -222,22 +221,15 @@ class Watchdog:
         """Let the process end in time after an ending signal; at once after the second one."""
         due = time.monotonic() + (0.0 if self._signalled else self.signal_budget)
         self._signalled = True
-        if self._limit is not None:
-            due = min(due, self._limit[0])
         # The signal's exit code replaces any earlier one (PROC-04).
-        self._limit = (due, exit_code(number))
-
-    def _next_limit(self) -> float | None:
-        return None if self._limit is None else self._limit[0]
+        self._limit = (min(due, self._limit[0]), exit_code(number))
 
     def pause(self, now: float) -> float | None:
         """Return the seconds until the next check; None while nothing is to be checked."""
-        limit, turn = self._next_limit(), self.monitor.turn_started
-        if limit is None and self.asleep:
+        limit, turn = self._limit[0], self.monitor.turn_started
+        if limit == _NEVER and self.asleep:
             return None
-        waits = [_TICK_SECONDS]
-        if limit is not None:
-            waits.append(limit - now)
+        waits = [_TICK_SECONDS, limit - now]
         if turn is not None and turn != self._warned_of:
             waits.append(turn + _BLOCKED_SECONDS - now)
         if self._hung_up_at is not None:
@@ -249,7 +241,7 @@ class Watchdog:
     def _check(self, now: float) -> None:
         if self._ending:
             return
-        if self._limit is not None and now >= self._limit[0]:
+        if now >= self._limit[0]:
             self.end_process(self._limit[1])
         turn = self.monitor.turn_started
         if turn is None:
