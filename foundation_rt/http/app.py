@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -26,7 +26,10 @@ from ..protocol.jsonrpc import encode
 from ..protocol.plain_values import write_json
 from .asgi import (
     CLOSE,
+    JSON_TYPE,
     HttpRefusal,
+    encode_headers,
+    security_headers,
     send_body,
     send_json,
     with_cors,
@@ -38,10 +41,12 @@ from .endpoint import STOPPING, Endpoint
 from .event_store import MemoryEventStore
 from .headers import make_header_selection, method_not_allowed, read_head
 from .host_check import make_host_check
+from .known_heads import KnownHead, KnownRequest
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .request import ClientGone, HttpRequest
 from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
+from .uvicorn_protocol import NOTE_HEAD
 
 if TYPE_CHECKING:
     from ..features.composition import ServerRuntime
@@ -161,6 +166,7 @@ class HttpApplication:
     _metadata: bytes = field(default=b"", init=False)
     _service: _Service | None = field(default=None, init=False)
     _worker_metrics: WorkerMetrics | None = field(default=None, init=False)
+    _knows_heads: bool = field(default=False, init=False)
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _stopping: bool = field(default=False, init=False)
 
@@ -202,6 +208,8 @@ class HttpApplication:
             self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
         secured = with_security_headers(with_cors(self._serve, config.http.cors_origins))
         self._app = with_forwarded_scheme(secured, config.http.trusted_proxies)
+        # What is around the application sees every request.
+        self._knows_heads = not (config.http.cors_origins or self.runtime.http_middleware)
         for around in reversed(self.runtime.http_middleware):
             self._app = around(self._app)
 
@@ -405,11 +413,52 @@ class HttpApplication:
         service = self._service
         if service is None or service.loop is not asyncio.get_running_loop():
             service = await self._start_here()
+        if self._knows_heads and path == self.path and scope["method"] == "POST":
+            self._note_head(scope, head, headers, mount)
         return await serve(service, HttpRequest(head, principal, scope, receive, send, headers))
+
+    def _note_head(
+        self, scope: Scope, head: RequestHead, headers: Mapping[str, str], mount: str
+    ) -> None:
+        """Let the connection answer further requests with the same head in place (HTTP-80)."""
+        note = scope.get("extensions", {}).get(NOTE_HEAD)
+        if note is not None and head.transfer_encoding is None:
+            fields = encode_headers((JSON_TYPE, *security_headers(scope)))
+            note(KnownHead(head, headers, scope, mount, fields, self._respond_again))
+
+    def _respond_again(self, known: KnownHead, exchange: KnownRequest) -> Coroutine[Any, Any, None]:
+        respond = partial(self._respond_known, known, exchange)
+        return self._guarded(respond, known.scope, exchange.receive, exchange.send)
+
+    async def _respond_known(
+        self, known: KnownHead, exchange: KnownRequest, scope: Scope, receive: Receive, send: Send
+    ) -> HttpRefusal | None:
+        """Respond to a POST with a known head: check what may have changed since."""
+        if self._stopping:
+            return self._refuse_while_stopping(scope)
+        service, head = self._service, known.head
+        assert service is not None
+        if self._may_wait(service, head):
+            await asyncio.sleep(0)  # the rest is in a task, as `asyncio.timeout` wants it
+        principal = await self._authenticator.authenticate(head, known.mount)
+        if isinstance(principal, HttpRefusal):
+            return principal
+        request = HttpRequest(head, principal, scope, receive, send, known.headers, exchange.take)
+        return await service.endpoint.handle(request)
+
+    def _may_wait(self, service: _Service, head: RequestHead) -> bool:
+        """Return whether an issuer, another worker or a store may be asked about a request."""
+        if self._authenticator.oauth is not None:
+            return True
+        asks = self.group is not None or self.runtime.engine.opening
+        return bool(asks) and head.session_id not in service.endpoint.sessions
+
+    def _refuse_while_stopping(self, scope: Scope) -> HttpRefusal:
+        return STOPPING if self.group is None else self.group.put_off(scope, STOPPING)
 
     def _checked_head(self, scope: Scope) -> RequestHead | HttpRefusal:
         if self._stopping:
-            return STOPPING if self.group is None else self.group.put_off(scope, STOPPING)
+            return self._refuse_while_stopping(scope)
         head = read_head(scope["headers"])
         if isinstance(head, HttpRefusal):
             return head

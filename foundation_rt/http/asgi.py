@@ -31,6 +31,7 @@ STREAM_HEADERS: RawHeaders = (
 )
 
 CLOSE: RawHeader = (b"connection", b"close")
+JSON_TYPE: RawHeader = (b"content-type", b"application/json")
 
 SECURITY_HEADERS: RawHeaders = (
     (b"x-content-type-options", b"nosniff"),
@@ -78,7 +79,7 @@ def send_json(
     send: Send, status: int, body: bytes, headers: Sequence[RawHeader] = ()
 ) -> Awaitable[None]:
     """Send a response whose body is JSON."""
-    return send_body(send, status, b"application/json", body, headers)
+    return send_body(send, status, JSON_TYPE[1], body, headers)
 
 
 async def send_body(
@@ -100,6 +101,11 @@ async def send_empty(send: Send, status: int) -> None:
     headers = [] if status == 204 else [(b"content-length", b"0")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
+
+
+def encode_headers(headers: Iterable[RawHeader]) -> bytes:
+    """Return headers as they go over the wire."""
+    return b"".join(b"%s: %s\r\n" % header for header in headers)
 
 
 async def start_stream(send: Send, headers: Sequence[RawHeader] = ()) -> None:

@@ -98,7 +98,7 @@ class SessionTable(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, session_id: str) -> bool:
+    def __contains__(self, session_id: str | None) -> bool:
         """Return whether there is such a session, of any principal."""
         return session_id in self._entries
 

@@ -11,6 +11,8 @@ which may be never.
     both have ended ── 75 s without a byte ──► closed
     a client that reads nothing of what waits for it ── 75 s ──► cut off
 
+A request with a head that came before is answered beside uvicorn, at first: see `known_heads`.
+
 `UnreadBytes` bounds the bytes that all clients together have not read (HTTP-29).
 """
 
@@ -21,15 +23,18 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field, frozen
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from .asgi import SECURITY_HEADERS
+from .asgi import SECURITY_HEADERS, encode_headers, with_security_headers
 
 if TYPE_CHECKING:
     from ..base.logs.logger import StructuredLogger
+    from .known_heads import KnownHead, KnownRequest
 
 UNCOUNTED_BYTES = 16 * 1024
 """The bytes that a transport takes before its connection waits; these are not counted."""
@@ -40,6 +45,9 @@ CUT_CONNECTION = "foundation_rt.cut_connection"
 HOLD_BYTES = "foundation_rt.hold_bytes"
 """The scope extension that takes changes in the bytes buffered for the client; a function."""
 
+NOTE_HEAD = "foundation_rt.note_head"
+"""The scope extension that takes what was found out about the head of the request (HTTP-80)."""
+
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 100
 
@@ -49,6 +57,12 @@ _DROPPED: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 _VERSIONS = ("1.1", "1.0")
 
 _MOST_JOINED = 64 * 1024  # bytes that are copied to be written with what stands before them
+
+_MAX_KNOWN_HEADS = 8  # of a connection: with more, all are forgotten
+_MAX_KNOWN_HEAD_BYTES = 2048
+
+_LENGTH_FIELDS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+_MOST_DIGITS = 8
 
 _FAIR_SECONDS = 1.0
 """A client that has had less time than this to read is closed only after all others."""
@@ -62,8 +76,7 @@ def _last_response(status: bytes, text: bytes) -> bytes:
         (b"connection", b"close"),
         *SECURITY_HEADERS,
     )
-    lines = b"".join(b"%s: %s\r\n" % header for header in headers)
-    return b"HTTP/1.1 %s\r\n%s\r\n%s" % (status, lines, text)
+    return b"HTTP/1.1 %s\r\n%s\r\n%s" % (status, encode_headers(headers), text)
 
 
 _NO_HTTP_RESPONSE = _last_response(b"400 Bad Request", b"Invalid HTTP request\n")
@@ -163,6 +176,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_lost = False
         self._is_upgraded = False
         self._extensions: dict[str, Any] = {}
+        self._known_heads: dict[bytes, KnownHead] = {}
+        self._new_head: bytes | None = None
+        self._answered = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, unless there are too many."""
@@ -174,6 +190,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._writer = ResponseWriter(transport, self.loop)
         self._extensions[CUT_CONNECTION] = transport.abort
         self._extensions[HOLD_BYTES] = self._hold
+        self._extensions[NOTE_HEAD] = self._note_head
         self._await_head()
         self._await_progress()
 
@@ -181,6 +198,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop the timers, and count the connection's bytes no longer."""
         self._stop_timers()
         self._is_lost = True
+        self._known_heads.clear()
         super().connection_lost(exc)
         # uvicorn does so only where there was no error: each that is reset was kept for 75 s.
         self._unset_keepalive_if_required()
@@ -200,6 +218,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes of the client, within the limits of a head."""
+        if self._request_is_whole and self._is_idle():
+            key, body = split_request(data)
+            known = self._known_heads.get(key)
+            if known is not None and not self.flow.write_paused:
+                self._answer(known, body)
+                return
+            self._new_head = key or None
         size = len(data)
         self._bytes_beside_body += size
         self._bytes_of_head_at_most = size + (
@@ -217,6 +242,77 @@ class BoundedProtocol(HttpToolsProtocol):
         elif not self._head_is_read:
             # Only a head that comes in pieces has a timer, which would cost each request 2 us.
             self._await_head()
+
+    def _note_head(self, known: KnownHead) -> None:
+        """Remember a head, if its request came alone, whole and at once."""
+        head, self._new_head = self._new_head, None
+        is_alone = self._request_is_whole and not self.pipeline
+        if head is None or not is_alone or not self.cycle.keep_alive or self.expect_100_continue:
+            return
+        if len(self._known_heads) >= _MAX_KNOWN_HEADS:
+            self._known_heads.clear()
+        self._known_heads[head] = known
+
+    def _answer(self, known: KnownHead, body: bytes) -> None:
+        """Answer a request with a known head in place, as far as it does not wait (HTTP-80)."""
+        self._stop_head_timer()
+        context = copy_context()
+        exchange = context.run(known.begin, body)
+        if exchange.reply is None:
+            self._unset_keepalive_if_required()
+            context.run(self._go_on, known, exchange)
+            return
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self._write_reply(known, exchange.reply)
+            self._answered = self.loop.time()
+            if self.timeout_keep_alive_task is None:
+                self.timeout_keep_alive_handler()
+
+    def _write_reply(self, known: KnownHead, reply: bytes) -> None:
+        fields = encode_headers(self.server_state.default_headers), known.fields, len(reply), reply
+        self.transport.write(b"HTTP/1.1 200 OK\r\n%s%scontent-length: %d\r\n\r\n%s" % fields)
+
+    def _go_on(self, known: KnownHead, exchange: KnownRequest) -> None:
+        """Let uvicorn do the rest of a request that has begun in place."""
+        self.cycle = cycle = RequestResponseCycle(
+            scope=known.scope,  # type: ignore[arg-type]
+            transport=self._writer,  # type: ignore[arg-type]
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=self._keeps_alive,
+            on_response=self.on_response_complete,
+        )
+        cycle.more_body = False
+        exchange.write = partial(self._write_whole, known, cycle)
+        self._start_asgi_task(cycle, with_security_headers(exchange.go_on))  # type: ignore[arg-type]
+
+    def _write_whole(self, known: KnownHead, cycle: RequestResponseCycle, reply: bytes) -> bool:
+        """Write the whole response of a cycle, if nothing is in its way."""
+        if cycle.disconnected or cycle.response_started or not cycle.keep_alive:
+            return False
+        if self.flow.write_paused:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        self._write_reply(known, reply)
+        cycle.message_event.set()
+        self.on_response_complete()
+        return True
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, 75 s after its last response; one in place moves no timer."""
+        left = self._answered + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                left, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
 
     def on_message_begin(self) -> None:
         """Begin to count the head of a request."""
@@ -324,6 +420,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Write the rest of a response, before anything else happens to the connection."""
         self._writer.flush()
+        self._new_head = None
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -365,6 +462,27 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
         self._unread_before = unread
         self._await_progress()
+
+
+def split_request(data: bytes) -> tuple[bytes, bytes]:
+    """Return the head of a POST without the length of its body, and the body.
+
+    Both are empty unless `data` is one whole request, with a head that is worth being remembered.
+    """
+    end = data.find(b"\r\n\r\n", 0, _MAX_KNOWN_HEAD_BYTES)
+    if end < 0 or not data.startswith(b"POST "):
+        return b"", b""
+    for name in _LENGTH_FIELDS:
+        start = data.find(name, 0, end) + len(name)
+        if start >= len(name):
+            break
+    else:
+        return b"", b""
+    stop = data.find(b"\r\n", start)
+    digits = data[start:stop]
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS or len(data) != end + 4 + int(digits):
+        return b"", b""
+    return data[:start] + data[stop:end], data[end + 4 :]
 
 
 class Reader(Protocol):
