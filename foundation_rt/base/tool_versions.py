@@ -59,6 +59,12 @@ def rank(version: str) -> Rank:
     return tuple(found)
 
 
+def described(description: str, advice: str) -> str:
+    """Return the description of a deprecated version, which ends with the advice (VERS-08)."""
+    end = f"Deprecated: {advice}"
+    return description if description.endswith(end) else f"{description}\n\n{end}".strip()
+
+
 def asked_version(meta: Mapping[str, Any] | None) -> str | None:
     """Return the version that the `_meta` of a call names; None: it names none.
 

@@ -10,7 +10,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,9 +24,10 @@ from ..base.tool_versions import (
     SEPARATOR,
     VERSIONS_KEY,
     asked_version,
+    described,
     rank,
 )
-from ..errors import ErrorCode, RegistrationError, ToolError
+from ..errors import ErrorCode, RegistrationError, ToolError, to_tool_error
 from ..kernel.call_lifecycle import no_such_tool
 from ..kernel.registry.catalog import Registry
 from ..kernel.registry.tool_definition import advertised_name
@@ -35,6 +36,7 @@ from ..kernel.replies import MAX_ECHOED_NAME, result_reply
 from ..kernel.results import TOOL, tool_result
 
 if TYPE_CHECKING:
+    from ..errors import StructuredError
     from ..kernel.call_lifecycle import CallLifecycle
     from ..kernel.effects import Reply
     from ..kernel.invocation import Invocation
@@ -101,6 +103,41 @@ def meant_tool(
     if isinstance(tools, VersionedTools):
         return tools.meant(params, principal)
     return tools.seen(params["name"], principal)
+
+
+def shown_tools(
+    tools: ToolRegistry,
+    principal: Principal | None,
+    is_shown: Callable[[RegisteredTool], bool],
+) -> dict[str, list[RegisteredTool]]:
+    """Return what a principal sees and may use, by name; of each tool the newest version first.
+
+    Args:
+        tools: of the server.
+        principal: that lists them.
+        is_shown: returns whether a tool, or a version, is one to be listed.
+    """
+    shown: dict[str, list[RegisteredTool]] = {}
+    for each in filter(is_shown, _seen(principal, tools.entries())):
+        shown.setdefault(each.definition.name, []).append(each)
+    return shown
+
+
+def written(versions: Sequence[RegisteredTool], revision: Revision) -> dict[str, Any]:
+    """Return the newest of some versions as lists show it, with the others (VERS-04)."""
+    newest, *older = versions
+    wire = newest.wire(revision)
+    if older and revision.has("tool", "_meta"):
+        others = {
+            str(each.definition.version): {
+                member: value
+                for member, value in each.wire(revision).items()
+                if member not in _LEFT_OUT
+            }
+            for each in older
+        }
+        wire["_meta"] = {**(wire.get("_meta") or {}), VERSIONS_KEY: others}
+    return wire
 
 
 class VersionedTools(ToolRegistry):
@@ -288,7 +325,8 @@ class VersionedTools(ToolRegistry):
         if version and asked is not None and asked != version:
             problem = f"The call asks for two versions of {plain!r}: {version!r} and {asked!r:.80}."
             raise ToolError(ErrorCode.INVALID_ARGUMENT, problem)
-        if wanted := version or asked:
+        wanted = version or asked
+        if wanted is not None:
             for each in seen:
                 if each.definition.version == wanted:
                     return each
@@ -374,24 +412,12 @@ class VersionedTools(ToolRegistry):
         self, name: str, versions: Sequence[RegisteredTool], revision: Revision
     ) -> orjson.Fragment:
         """Return the newest version as JSON, which has the others in its `_meta` (VERS-04)."""
-        newest, *older = versions
-        if not older:
-            return self._encode(newest.names[1], revision)
+        if not versions[1:]:
+            return self._encode(versions[0].names[1], revision)
         view = f"{revision.name} {' '.join(each.suffix for each in versions)}"
         encoded = self._encoded.setdefault(name, {})
         if view not in encoded:
-            wire = newest.wire(revision)
-            others = {
-                str(each.definition.version): {
-                    member: value
-                    for member, value in each.wire(revision).items()
-                    if member not in _LEFT_OUT
-                }
-                for each in older
-            }
-            if revision.has("tool", "_meta"):
-                wire["_meta"] = {**(wire.get("_meta") or {}), VERSIONS_KEY: others}
-            encoded[view] = orjson.Fragment(compact(dumps(wire)))
+            encoded[view] = orjson.Fragment(compact(dumps(written(versions, revision))))
         return encoded[view]
 
 
@@ -416,14 +442,12 @@ def _seen(principal: Principal | None, tools: Sequence[RegisteredTool]) -> Itera
 def _say_deprecated(tool: RegisteredTool) -> None:
     """Say in the definition of a deprecated version that it is one, once (VERS-08)."""
     part: Deprecated | None = tool.parts.get(Deprecated)
-    definition = tool.definition
-    if part is None or DEPRECATED_KEY in (definition.meta or {}):
-        return
-    tool.definition = evolve(
-        definition,
-        description=f"{definition.description}\n\nDeprecated: {part.advice}".strip(),
-        meta={**(definition.meta or {}), DEPRECATED_KEY: part.advice},
-    )
+    if part is not None:
+        tool.definition = evolve(
+            tool.definition,
+            description=described(tool.definition.description, part.advice),
+            meta={**(tool.definition.meta or {}), DEPRECATED_KEY: part.advice},
+        )
 
 
 # -- records and results of versions --------------------------------------------------------------
@@ -437,11 +461,19 @@ def _deprecated_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tup
     """Return the reply, whose `_meta` says what to do instead."""
     max_bytes = calls.limits.max_response_bytes
     result = tool_result(value, call.tool, call.peer.revision, max_bytes)
+    return _with_advice(calls, call, result), result["isError"]
+
+
+def _deprecated_error(calls: CallLifecycle, call: Invocation, error: StructuredError) -> Reply:
+    result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
+    return _with_advice(calls, call, result)
+
+
+def _with_advice(calls: CallLifecycle, call: Invocation, result: dict[str, Any]) -> Reply:
     advice = {DEPRECATED_KEY: call.tool.parts[Deprecated].advice}
     result["_meta"] = {**result.get("_meta", {}), **advice}
-    reply = result_reply(call.request_id, calls.results.complete(call.peer, result))
-    return reply, result["isError"]
+    return result_reply(call.request_id, calls.results.complete(call.peer, result))
 
 
 _VERSIONED = evolve(TOOL, log_fields=_log_fields)
-_DEPRECATED = evolve(_VERSIONED, to_reply=_deprecated_reply)
+_DEPRECATED = evolve(_VERSIONED, to_reply=_deprecated_reply, to_error=_deprecated_error)

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import (
+    ErrorCode,
     Principal,
     RegistrationError,
     Server,
     ToolContext,
     ToolDefinition,
     ToolError,
+    ToolUi,
     Transform,
 )
 from foundation_rt.base.config.feature_sections import RateLimitSection
@@ -228,6 +230,7 @@ def test_a_version_that_is_hidden_is_answered_as_one_that_is_not_there() -> None
     assert "NOT_FOUND" in call(peer, "find@1.0")
     assert call(peer, "find@1", {VERSION: "1"}) == "find 1"
     assert "NOT_FOUND" in call(peer, "find", {VERSION: ["1"]})
+    assert "NOT_FOUND" in call(peer, "find", {VERSION: ""})
     assert "NOT_FOUND" in call(peer, "find", {VERSION: "9" * 10_000})
     assert call(peer, "plain", {VERSION: "7"}) == "plain None"
 
@@ -339,7 +342,11 @@ async def test_versions_are_mounted_and_shaped_each_or_all() -> None:
         return [query, tenant]
 
     shapes = {
-        "find": {"as": "search", "arguments": {"query": {"as": "q"}}},
+        "find": {
+            "as": "search",
+            "description": "Search.",
+            "arguments": {"query": {"as": "q"}},
+        },
         "find@2": {
             "as": "search",
             "arguments": {"query": {"as": "q"}, "tenant": {"hide": "acme"}},
@@ -351,7 +358,7 @@ async def test_versions_are_mounted_and_shaped_each_or_all() -> None:
         tool = (await client.request("tools/list"))["tools"][1]
         assert (tool["name"], [*tool["inputSchema"]["properties"]]) == ("x_search", ["q"])
         assert [*tool["_meta"][VERSIONS]["1"]["inputSchema"]["properties"]] == ["q"]
-        assert tool["_meta"][VERSIONS]["1"]["description"] == "Deprecated: use 2"
+        assert tool["_meta"][VERSIONS]["1"]["description"] == "Search.\n\nDeprecated: use 2"
         assert await client.call("x_search", q="a") == ["a", "acme"]
         assert await client.call("x_search@1", q="a") == ["a"]
         inner.disable("find@2")
@@ -376,8 +383,10 @@ async def test_a_deprecated_version_says_so(revision: str) -> None:
     server = Server("v", config=QUIET)
 
     @server.tool("find", version="1", deprecated="use version 2")
-    def find_all() -> dict[str, int]:
+    def find_all(fails: bool = False) -> dict[str, int]:
         """Find."""
+        if fails:
+            raise ToolError(ErrorCode.NOT_FOUND, "gone")
         return {"a": 1}
 
     async with TestClient(server, revision=revision) as client:
@@ -388,6 +397,9 @@ async def test_a_deprecated_version_says_so(revision: str) -> None:
         result = await client.request("tools/call", {"name": "find"})
         assert result["_meta"][DEPRECATED] == "use version 2"
         assert result.get("structuredContent", {"a": 1}) == {"a": 1}
+        failing = {"name": "find", "arguments": {"fails": True}}
+        result = await client.request("tools/call", failing)
+        assert (result["isError"], result["_meta"][DEPRECATED]) == (True, "use version 2")
     for advice in ("", " ", "a\nb", 1):
         with pytest.raises(RegistrationError, match="deprecated says what to do"):
             add(server, "2", deprecated=advice)
@@ -397,11 +409,14 @@ async def test_a_deprecated_version_says_so(revision: str) -> None:
 
 @pytest.mark.rule("VERS-04", "SEARCH-02", "SEARCH-03")
 async def test_a_search_finds_the_newest_and_calls_any_version() -> None:
-    server = Server("v", config={**QUIET, "tools": {"expose": "search"}})
+    server = Server("v", config={**QUIET, "tools": {"expose": "search", "pinned": ["find"]}})
     add(server, "1")
     add(server, "2")
     add(server, "3", visible=lambda principal: False)
     async with TestClient(server) as client:
+        tools = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
+        assert tools["find"]["_meta"][VERSIONS].keys() == {"1"}
+        assert await client.call("describe_tool", name="find") == tools["find"]
         found = await client.call("search_tools", query="find")
         assert [each["name"] for each in found["tools"]] == ["find"]
         for name, version in (("find", "2"), ("find@1", "1")):
@@ -412,6 +427,24 @@ async def test_a_search_finds_the_newest_and_calls_any_version() -> None:
                 "tools/call", {"name": "describe_tool", "arguments": {"name": name}}
             )
             assert result["isError"]
+
+
+@pytest.mark.rule("VERS-04", "APP-08")
+@pytest.mark.parametrize("for_apps", ["1", "2"])
+async def test_a_version_for_apps_alone_hides_no_other(for_apps: str) -> None:
+    server = Server("v", config={**QUIET, "server": {"page_size": 1}})
+    for version in ("1", "2"):
+        ui = ToolUi("ui://v/x", visibility=("app",)) if version == for_apps else None
+        add(server, version, ui=ui)
+    add(server, "1", "other")
+    server.app("ui://v/x")(lambda: "<p></p>")
+    async with TestClient(server) as client:
+        first = await client.request("tools/list")
+        shown = first["tools"][0]
+        assert (shown["name"], shown["version"]) == ("find", "1" if for_apps == "2" else "2")
+        assert VERSIONS not in shown.get("_meta", {})
+        after = await client.request("tools/list", {"cursor": first["nextCursor"]})
+        assert after["tools"][0]["name"] != "find"
 
 
 @pytest.mark.rule("VERS-03")

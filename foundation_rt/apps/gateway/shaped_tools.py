@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, field
 
 from ...base.tool_shapes import ShapedArguments, Transform
-from ...base.tool_versions import SEPARATOR
+from ...base.tool_versions import DEPRECATED_KEY, SEPARATOR, described
 from ...errors import RegistrationError
 from .tool_versions import listed_versions
 
@@ -62,6 +62,10 @@ class ShapedTools:
             return None
         outside = name if shape.outside == shape.name else shape.outside
         shaped = {**definition, **shape.texts, "name": outside, "inputSchema": shown}
+        meta = definition.get("_meta")
+        advice = meta.get(DEPRECATED_KEY) if isinstance(meta, Mapping) else None
+        if "description" in shape.texts and isinstance(advice, str):
+            shaped["description"] = described(shaped["description"], advice)
         self._known[server, name, version] = (state, (shaped, arguments))
         return shaped, arguments
 

@@ -5,14 +5,15 @@ An app is a resource. Here stands what a resource has not.
 
 from __future__ import annotations
 
-import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+from orjson import Fragment
 
 from ...base.app_format import EVERYONE, EXTENSION, SCHEME, SETTINGS, UI, ToolUi, is_app_uri
 from ...base.cursors import page_of
+from ...base.exact_json import dumps
 from ...errors import RegistrationError
 from ...kernel.feature import RuntimeFeature
 from ...kernel.methods.lists import answer_list, list_tools
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ...kernel.effects import Effect
     from ...kernel.engine.executor import Engine
     from ...kernel.registry.catalog import Page
-    from ...kernel.registry.tools import ToolRegistry
+    from ...kernel.registry.tools import RegisteredTool, ToolRegistry
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
@@ -113,7 +114,7 @@ def _list_tools(
 ) -> list[Effect]:
     """Return a page of the tools; those for apps alone to clients that have apps (APP-08)."""
     tools = dispatcher.calls.registry
-    if all(ToolUi.read(each.definition.meta).for_model for each in tools.entries()):
+    if all(map(_is_for_models, tools.entries())):
         return list_tools(dispatcher, session, peer, request)
     entries = _ToolsOf(tools, peer.can("extensions", EXTENSION))
     return answer_list(dispatcher, session, peer, request, "tools", entries)
@@ -133,11 +134,12 @@ class _ToolsOf:
         """Return a page of entries and the next cursor; raise `InvalidCursor`."""
         if self.has_apps:
             return self.tools.page(cursor, size, revision, principal)
-        found = self.tools.following(None, sys.maxsize, revision, principal)
-        hidden = {
-            each.definition.name
-            for each in self.tools.entries()
-            if not ToolUi.read(each.definition.meta).for_model
-        }
-        keys, following = page_of([key for key in found if key not in hidden], cursor, size)
-        return [found[key] for key in keys], following
+        from ..versions import shown_tools, written
+
+        shown = shown_tools(self.tools, principal, _is_for_models)
+        names, following = page_of([*shown], cursor, size)
+        return [Fragment(dumps(written(shown[name], revision))) for name in names], following
+
+
+def _is_for_models(tool: RegisteredTool) -> bool:
+    return ToolUi.read(tool.definition.meta).for_model

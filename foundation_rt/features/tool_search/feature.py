@@ -6,7 +6,7 @@ limits of rates, scopes, schemas, logs, audit records and tasks are those of tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -22,7 +22,7 @@ from ...kernel.feature import RuntimeFeature
 from ...kernel.methods.lists import answer_list
 from ...kernel.registry.tools import ToolPart
 from ...protocol.methods import TOOLS_CALL, TOOLS_LIST
-from ..versions import meant_tool
+from ..versions import meant_tool, shown_tools, written
 from .definitions import (
     CALL_TOOL,
     DEFAULT_RESULTS,
@@ -134,9 +134,9 @@ class ToolSearch(RuntimeFeature):
     ) -> tuple[list[orjson.Fragment], str | None]:
         """Return a page of what is listed, and the next cursor; raise `InvalidCursor`."""
         wires = {
-            each.definition.name: each.wire(revision)
-            for each in self._seen_by(principal)
-            if each.definition.name in self._listed
+            name: written(versions, revision)
+            for name, versions in self._shown_to(principal).items()
+            if name in self._listed
         }
         wires[CALL_TOOL["name"]] = CALL_TOOL
         names, following = page_of(sorted(wires), cursor, size)
@@ -147,18 +147,15 @@ class ToolSearch(RuntimeFeature):
     ) -> list[Effect]:
         return answer_list(dispatcher, session, peer, request, "tools", self)
 
-    def _seen_by(self, principal: Principal | None) -> Iterator[RegisteredTool]:
+    def _shown_to(self, principal: Principal | None) -> dict[str, list[RegisteredTool]]:
         """Return the tools that a principal may use and sees (AUTH-26, VIS-02)."""
-        seen: dict[str, RegisteredTool] = {}
-        for each in self._registry.entries():  # of versions the newest is the first
-            if _sees(principal, each):
-                seen.setdefault(each.definition.name, each)
-        return filter(_is_for_models, seen.values())
+        return shown_tools(self._registry, principal, _is_for_models)
 
     # -- the tools -----------------------------------------------------------------------------
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        seen = (each for each in self._seen_by(context.principal) if _OfSearch not in each.parts)
+        newest = (versions[0] for versions in self._shown_to(context.principal).values())
+        seen = (each for each in newest if _OfSearch not in each.parts)
         found = search(map(self._searchable, seen), arguments["query"])
         limit = arguments.get("limit", DEFAULT_RESULTS)
         return {"tools": [tool.summary() for tool in found[:limit]], "total": len(found)}
@@ -172,10 +169,13 @@ class ToolSearch(RuntimeFeature):
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         name = arguments["name"]
-        tool = self._registry.seen(name, context.principal)
-        if tool is None or not (_sees(context.principal, tool) and _is_for_models(tool)):
-            raise no_such_tool(name)
-        return {**tool.wire(context.client.revision), "name": name}
+        versions = self._shown_to(context.principal).get(name)
+        if versions is None:  # of NAME@VERSION, that alone
+            tool = self._registry.seen(name, context.principal)
+            if tool is None or not (_sees(context.principal, tool) and _is_for_models(tool)):
+                raise no_such_tool(name)
+            versions = [tool]
+        return {**written(versions, context.client.revision), "name": name}
 
 
 def _is_for_models(tool: RegisteredTool) -> bool:
