@@ -247,7 +247,7 @@ class Endpoint:
         if type(name) is not str:
             return ()
         version = asked_version(meta if type(meta) is dict else None)
-        if version is not None:
+        if version is not None and not name.endswith(f"@{version}"):
             name = f"{name}@{version}"
         found = (each(name) for each in self.runtime.dispatcher.header_parameters)
         return next(filter(None, found), ())

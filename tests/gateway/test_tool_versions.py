@@ -10,7 +10,9 @@ import orjson
 import pytest
 
 from foundation_rt.client import Client, connect
+from tests.support.asgi import META
 from tests.support.gateway import serve_gateway
+from tests.support.raw_http import RawClient
 
 APP = """
 import sys
@@ -59,7 +61,7 @@ def write(folder: Path, tools: Any = None, *arguments: str) -> str:
     return str(file)
 
 
-async def call(client: Client, name: str, meta: Any = None, **arguments: Any) -> str:
+async def call(client: Client, name: str, meta: Any = None, /, **arguments: Any) -> str:
     """Call a tool, unchecked by the client; return its text."""
     params: dict[str, Any] = {"name": name, "arguments": arguments}
     if meta is not None:
@@ -93,6 +95,11 @@ async def test_versions_are_called_through_a_gateway(tmp_path: Path) -> None:
             asked = await call(client, "shop__find@1", {VERSION: "2"}, **BOTH)
             assert "asks for two versions" in asked
             assert await call(client, "shop__look", {VERSION: "1"}, query="a") == "a"
+        with RawClient(gateway.url) as raw:
+            meta = {**META, VERSION: "2"}
+            params = {"name": "shop__find@2", "arguments": BOTH, "_meta": meta}
+            refused = raw.fetch(raw.request("tools/call", params, name="shop__find@2"))
+            assert "Mcp-Param-Query is missing" in refused.json["error"]["message"]
 
 
 @pytest.mark.rule("GATE-69", "GATE-64")
@@ -100,7 +107,7 @@ async def test_each_version_is_shaped_or_not_offered(tmp_path: Path) -> None:
     hidden = {"tenant": {"hide": "acme"}}
     shapes = {
         "find": {"as": "search", "arguments": {**hidden, "limit": {"hide": 3}}},
-        "find@1": {"as": "search", "arguments": hidden},
+        "find@1": {"as": "search", "description": "Search.", "arguments": hidden},
         "gone@7": {"as": "gone"},
     }
     with serve_gateway(write(tmp_path, shapes, "more")) as gateway:
@@ -110,6 +117,7 @@ async def test_each_version_is_shaped_or_not_offered(tmp_path: Path) -> None:
             versions = tool["_meta"][VERSIONS]  # 1.5 has no `limit` that could be hidden
             assert versions.keys() == {"1"}
             assert versions["1"]["inputSchema"]["properties"].keys() == {"query"}
+            assert versions["1"]["description"] == "Search.\n\nDeprecated: use version 2"
             assert (await client.call("shop__search", {"query": "a"})).text == "2 acme a 3"
             assert (await client.call("shop__search@1", {"query": "a"})).text == "1 acme a"
             for version in ("1", "2"):
@@ -131,9 +139,20 @@ async def test_a_lock_holds_all_versions_of_a_tool(tmp_path: Path) -> None:
     with serve_gateway(write(tmp_path, None, "more"), *lock) as gateway:
         async with connect(gateway.url) as client:
             for name in ("shop__find", "shop__find@1", "shop__find@1.5"):
-                assert "NOT_FOUND" in await call(client, name, **BOTH)
-            assert "withheld" in await call(client, "shop__find", **BOTH)
+                assert "is withheld" in await call(client, name, **BOTH)
             assert await call(client, "shop__look", query="a") == "a"
             assert "NOT_FOUND" in await call(
                 client, "shop__look", {"fastmcp": {"version": "1"}}, query="a"
             )
+
+
+@pytest.mark.rule("GATE-69", "GATE-30", "SEARCH-02")
+async def test_a_search_describes_the_versions_that_it_calls(tmp_path: Path) -> None:
+    with serve_gateway(write(tmp_path), "--expose", "search") as gateway:
+        async with connect(gateway.url) as client:
+            for name, version in (("shop__find", "2"), ("shop__find@1", "1")):
+                found = orjson.loads(await call(client, "describe_tool", name=name))
+                assert (found["name"], found["version"]) == (name, version)
+                called = {"name": name, "arguments": BOTH}
+                assert (await call(client, "call_tool", **called)).startswith(f"{version} acme tea")
+            assert "NOT_FOUND" in await call(client, "describe_tool", name="shop__find@3")

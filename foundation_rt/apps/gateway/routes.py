@@ -24,6 +24,7 @@ from attrs import define, evolve, field, frozen
 
 from ...base.app_format import SCHEME, ToolUi, moved
 from ...base.tool_shapes import ShapedArguments
+from ...base.tool_versions import SEPARATOR
 from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
 from ..coordinator import close_names
@@ -263,7 +264,8 @@ class Routes:
 
         It has the tools of this name without a server's, or else the names most like it.
         """
-        route = self.withheld.get(("tools", name))
+        names = name, name.rpartition(SEPARATOR)[0]
+        route = next(filter(None, (self.withheld.get(("tools", each)) for each in names)), None)
         if route is not None and route.withheld is not None:
             return withheld_error(route.withheld)
         candidates = [outside for outside, route in self.tools.items() if route.inner == name]

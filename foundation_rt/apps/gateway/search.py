@@ -9,6 +9,7 @@ from attrs import evolve
 from ...features.tool_search.definitions import DEFAULT_RESULTS, DESCRIBE_TOOL, SEARCH_TOOLS
 from ...features.tool_search.ranking import SearchableTool, search
 from .routes import is_for_models
+from .tool_versions import with_plain_name, with_version
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
@@ -39,7 +40,11 @@ def register_search(server: Server, servers: ServerRoutes) -> None:
 
     async def describe_tool(arguments: dict[str, Any], context: ToolContext) -> Definition:
         routes = await servers.routes_for(context)
-        return routes.tool_for_models(arguments["name"]).definition
+        params = with_plain_name(arguments, routes.tools)
+        route, _ = with_version(routes.tool_for_models(params["name"]), params, is_locked=True)
+        if not is_for_models(route.definition):
+            raise routes.unknown_tool(arguments["name"])
+        return {**route.definition, "name": arguments["name"]}
 
     server.register(_SEARCH_TOOLS, search_tools)
     server.register(DESCRIBE_TOOL, describe_tool)
