@@ -159,6 +159,14 @@ def test_what_cannot_be_rewritten_is_listed_with_what_to_write(text: str) -> Non
     assert any(OPEN[text] in each.text for each in result.open_findings)
 
 
+@pytest.mark.rule("MIGR-25", "MIGR-07")
+def test_each_transform_that_cannot_be_rewritten_has_a_reason_of_its_own() -> None:
+    lines = 'mcp.add_transform(Namespace("a"))', "mcp.add_transform(found)"
+    found = migrate_source(HEAD + "\n".join(lines) + "\n").open_findings
+    said = [each.text for each in found if each.text.startswith("mcp.add_transform(): ")]
+    assert len(said) == 2 and OPEN[lines[0]] in said[0] and OPEN[lines[1]] in said[1]
+
+
 @pytest.mark.rule("MIGR-25")
 def test_a_transform_never_moves_before_what_it_uses() -> None:
     text = f'{HEAD}{OTHER}mcp.mount(stock)\nNAME = "a"\n'

@@ -54,12 +54,14 @@ class Shapes:
     Attributes:
         members: the text of what is done to each tool, by the text of its name.
         calls: that do so.
-        reason: why it cannot be rewritten.
+        reason: why none can be rewritten.
+        reasons: why single calls cannot.
     """
 
     members: dict[str, str] = field(factory=dict)
     calls: list[cst.Call] = field(factory=list)
     reason: str = ""
+    reasons: dict[cst.Call, str] = field(factory=dict)
 
 
 @frozen
@@ -127,7 +129,7 @@ class ToolTransforms(cst.CSTVisitor):
             try:
                 shapes.members.update(_members(method, node))
             except NoCounterpartError as reason:
-                shapes.reason = str(reason)
+                shapes.reason = shapes.reasons[node] = str(reason)
 
     def finish_reading(self) -> None:
         """Find out which transforms have a call that they can become part of."""
@@ -200,7 +202,8 @@ class ToolTransforms(cst.CSTVisitor):
             return updated.with_changes(func=func, args=[])
         for each in self._shapes.values():
             if original in each.calls and each.reason:
-                self._to.report(original, f"{code(original.func)}(): {each.reason}", True)
+                reason = each.reasons.get(original, each.reason)
+                self._to.report(original, f"{code(original.func)}(): {reason}", True)
         return updated
 
     def _as_tools(self, call: cst.Call) -> str | None:
