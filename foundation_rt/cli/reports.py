@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..base.exact_json import loads
-from ..base.tool_versions import SEPARATOR, VERSIONS_KEY
+from ..base.tool_versions import DEPRECATED_KEY, SEPARATOR, VERSIONS_KEY
 from ..protocol.content import (
     Audio,
     BlobContents,
@@ -227,9 +227,11 @@ def _paragraph(text: str) -> Iterable[Part]:
 
 
 def _in_short(wire: Wire) -> str:
-    """Return the first line of a description, else the title."""
-    described = _text(wire, "description").strip()
-    return _one_line(described.split("\n", 1)[0]) or _title(wire)
+    """Return the first line of a description, else the title; and that it is deprecated."""
+    first = _text(wire, "description").strip().split("\n", 1)[0]
+    advice = "" if first.startswith("Deprecated: ") else _text(wire.get("_meta"), DEPRECATED_KEY)
+    end = f" (deprecated: {advice})" if advice else ""
+    return _one_line((first or _title(wire)) + end)
 
 
 def _title(wire: Wire) -> str:

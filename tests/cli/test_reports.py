@@ -98,6 +98,10 @@ def test_a_tool_is_shown_with_its_schemas() -> None:
         "reads only, destroys nothing\n"
     )
     assert render(reports.tool_list([tool, {"name": "x"}])) == "forecast  For a city.\nx\n"
+    older = {"description": "For a city.", "_meta": {"foundation-rt/deprecated": "use 2"}}
+    versions = {**tool, "_meta": {"foundation-rt/versions": {"1": older}}}
+    shown = "forecast    For a city.\nforecast@1  For a city. (deprecated: use 2)\n"
+    assert render(reports.tool_list([versions])) == shown
     assert render(reports.tool_list([])) == "no tools\n"
 
 
