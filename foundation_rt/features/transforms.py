@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ..errors import RegistrationError
-from ..kernel.registry.tool_definition import name_problem
 from ..kernel.registry.tools import ExecutionMode, Handler, RegisteredTool, compile_tool
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ def shaped(transform: Transform, tool: RegisteredTool) -> RegisteredTool:
     schema = shape.schema(own.input_schema)
     name = tool.registered_name if shape.outside == shape.name else shape.outside
     definition = evolve(own, name=name, input_schema=schema, **shape.texts)
-    if (problem := name_problem(name)) is not None:
-        raise shape.refusal(f"its name {problem}")
+    for issue in definition.issues():
+        raise shape.refusal(f"its {issue.path[1:]} {issue.message}")
     try:
         checks, header_parameters = compile_tool(evolve(definition, output_schema=None))
     except RegistrationError as error:
