@@ -44,6 +44,10 @@ _UNATTENDED = (
     "It asks a question, and nobody is there to answer it: run it at a terminal, without a pipe and"
     " without --json."
 )
+_NO_EXTENSION = (
+    "It needs an extension of the protocol, such as tasks, that this command does not have: use a"
+    " client that has it."
+)
 
 _log = logging.getLogger("foundation_rt.client")
 
@@ -245,9 +249,14 @@ def report(error: MCPError | ToolCallError, output: Output) -> int:
         return _TOOL_EXIT
     action = error.suggested_action
     if error.original_code == JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY:
-        action = _UNATTENDED
+        action = _NO_EXTENSION if _lacks_extension(error.data) else _UNATTENDED
     output.error(_mcp_error(error), f"{error.code} {error.message.rstrip()}\n{action}")
     return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
+
+
+def _lacks_extension(data: Any) -> bool:
+    required = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    return isinstance(required, dict) and "extensions" in required
 
 
 def _tool_error(error: ToolCallError) -> dict[str, Any]:

@@ -34,6 +34,10 @@ async def order(ctx: ToolContext) -> str:
     answer = await ctx.elicit("What\x1b]0;x\x07 is it?", FORM)
     return f"{answer.action} {answer.content}"
 
+@server.tool(task="required")
+async def bake() -> str:
+    return "bread"
+
 @server.tool
 async def pay(ctx: ToolContext) -> str:
     answer = await ctx.elicit_url("Pay", "https://pay.example.com/1")
@@ -151,6 +155,14 @@ def test_without_a_person_nothing_is_asked(tmp_path: Path, more: tuple[str, ...]
     done = run("call", "tools.py", "order", *more, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "nobody is there" in done.stderr or "E205" in done.stderr
+
+
+@pytest.mark.rule("CLI-47")
+def test_tool_that_runs_as_a_task_alone_does_not_count_as_a_question(tmp_path: Path) -> None:
+    done = run("call", "tools.py", "bake", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "needs an extension of the protocol, such as tasks" in done.stderr
+    assert "nobody is there" not in done.stderr
 
 
 @pytest.mark.rule("CLI-48", "CLI-19")
