@@ -284,7 +284,9 @@ class DevPage {
   #showBanner() {
     const failed = (this.feed.state?.servers ?? []).filter(({ state, error }) => FAILED.has(state) && error);
     const logins = failed.map((server) => this.logins.key(server));
-    const key = JSON.stringify([this.#isRefused, this.#link, this.#session === "lost", this.unfinished, failed, logins]);
+    // Of what it shows alone: a click on a node that is replaced meanwhile is lost.
+    const shown = failed.map(({ id, state, error }) => [id, state, error]);
+    const key = JSON.stringify([this.#isRefused, this.#link, this.#session === "lost", this.unfinished, shown, logins]);
     if (key === this.bannerKey) return;
     this.bannerKey = key;
     if (this.#isRefused) this.stateText.textContent = "No access";
