@@ -219,7 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse bytes of the client, within the limits of a head."""
         if self._request_is_whole and self._is_idle():
-            key, body = split_request(data)
+            key, body = split_request(bytes(data))  # a bytearray on Windows
             known = self._known_heads.get(key)
             if known is not None and not self.flow.write_paused:
                 self._answer(known, body)
