@@ -114,7 +114,7 @@ def test_server_is_reached_below_a_path_with_a_login_and_counted(journey: Journe
             assert len(re.findall(r"^foundation_rt_info{", counted, re.MULTILINE)) == WORKERS
     for start, reason in {
         "export FOUNDATION_RT_AUTHORIZATION__URL=https://mcp.example.com": "it is below a path",
-        "foundation-rt serve tools.py --http": "it is served with workers",
+        "foundation-rt serve app.py": "it is served with workers",
         "export FOUNDATION_RT_HTTP__API_KEYS=alice": "people log in",
         "foundation-rt serve tools.py --http 127.0.0.1:8000 ": "it is served with workers",
         "export FOUNDATION_RT_HTTP__API_KEYS=$(": HOSTS,
