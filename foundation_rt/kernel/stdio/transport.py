@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 _QUIET_SECONDS = 0.01
 """The time without an event after which checks are generated: the client is at work."""
 
+_BUSY_SECONDS = 0.25
+"""The longest time between two looks: a call that runs for long costs four wake-ups a second."""
+
 
 class Companion(Protocol):
     """A second transport of the process, on the loop of the same thread (PROC-11)."""
@@ -248,7 +251,7 @@ class StdioTransport:
                 return
             is_quiet = turn == self.reactor.monitor.turns and not self.runtime.engine.running
             if not is_quiet or self.reactor.has_input(self.descriptors.input):
-                self._generate_later(checks, _QUIET_SECONDS)
+                self._generate_later(checks, min(_BUSY_SECONDS, 2 * (seconds or _QUIET_SECONDS)))
             elif next(checks, self) is not self:
                 self._generate_later(checks, 0)
 
