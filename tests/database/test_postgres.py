@@ -388,8 +388,9 @@ def test_several_reads_see_one_snapshot(place: Place) -> None:
             with psycopg.connect(place[0], autocommit=False) as other:
                 other.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (place[1],))
                 reading = asyncio.create_task(connections.read(count, hold, count))
-                query = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory'"
-                while not rows(place, query):
+                holder = other.info.backend_pid
+                waiting = f"SELECT 1 FROM pg_locks WHERE {holder} = ANY(pg_blocking_pids(pid))"
+                while not rows(place, waiting):
                     await asyncio.sleep(0)
                 other.execute(f"INSERT INTO {place[1]}.t VALUES (2)".encode())
                 other.commit()
