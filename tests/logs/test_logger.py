@@ -377,6 +377,25 @@ def test_both_encoders_produce_same_line(
     assert list(orjson.loads(line))[:3] == ["timestamp", "level", "message"]
 
 
+@pytest.mark.rule("LOG-03", "LOG-05", "LOG-06", "LOG-11")
+@given(texts, keys, scalars, keys, texts)
+def test_line_does_not_depend_on_record_before(
+    message: str, name: str, value: Any, context_name: str, context_value: str
+) -> None:
+    sink = RawSink()
+    context = {"context": "before"}
+    logger = StructuredLogger(sink, ManualClock(), context=context)
+    for changed, fields in (
+        ({}, {"field": "before"}),
+        ({}, {"field": value}),
+        ({"context": context_value}, {"field": value}),
+        ({context_name: "after"}, {name: value}),
+    ):
+        context.update(changed)
+        logger.info(message, fields)
+        assert sink.written[-1] == logger._encode(NOW, "info", message, fields)
+
+
 @pytest.mark.rule("LOG-33")
 def test_known_keys_are_bounded() -> None:
     logger, sink = make_logger()
