@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.logs import logger
+from foundation_rt.base.logs.writer import BackgroundWriter
 from tests.support import fork_server
 from tests.support.async_tests import run_test
 from tests.support.services import drop_emptied_schemas
@@ -34,6 +36,14 @@ settings.register_profile(
 settings.load_profile("foundation")
 # Hypothesis mixes in constants of this project's loaded modules: others in each worker.
 setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
+
+
+def _log_writer(fd: int, *, delay: float, **options: Any) -> BackgroundWriter:
+    """Write to standard error at once: 20 ms later pytest may have ended its capture of a test."""
+    return BackgroundWriter(fd, delay=0.0 if fd == 2 else delay, **options)
+
+
+setattr(logger, "BackgroundWriter", _log_writer)  # noqa: B010
 
 
 def _inherit_no_signals() -> None:
