@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import orjson
@@ -179,6 +180,37 @@ def belongs(module: str, names: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in names)
 
 
+@cache
+def all_imports(path: Path, package: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
+    """Return the absolute names that a file imports.
+
+    Each with whether it stands in a function, and whether under `TYPE_CHECKING`.
+    """
+    found: list[tuple[str, bool, bool]] = []
+    pending: list[tuple[ast.AST, bool, bool]] = [(ast.parse(path.read_text()), False, False)]
+    while pending:
+        node, lazy, types = pending.pop()
+        if isinstance(node, ast.Import):
+            found += [(alias.name, lazy, types) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            names = [source, *(f"{source}.{alias.name}" for alias in node.names)]
+            found += [(name, lazy, types) for name in names]
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending += [(each, lazy, True) for each in node.body]
+            pending += [(each, lazy, types) for each in node.orelse]
+        else:
+            lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            # An expression imports nothing.
+            pending += [
+                (each, lazy, types)
+                for each in ast.iter_child_nodes(node)
+                if not isinstance(each, ast.expr)
+            ]
+    return found
+
+
 def imports(module: str, *, lazy: bool, types: bool = False) -> Iterator[str]:
     """Yield the absolute names that a module imports at run time.
 
@@ -188,20 +220,9 @@ def imports(module: str, *, lazy: bool, types: bool = False) -> Iterator[str]:
     package = [PACKAGE, *module.split(".")] if module else [PACKAGE]
     if path.name != "__init__.py":
         package.pop()
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            yield source
-            yield from (f"{source}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            pending.extend([*node.body, *node.orelse] if types else node.orelse)
-        elif lazy or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending.extend(ast.iter_child_nodes(node))
+    for name, is_lazy, of_types in all_imports(path, tuple(package)):
+        if (lazy or not is_lazy) and (types or not of_types):
+            yield name
 
 
 def own_imports(module: str, *, lazy: bool, types: bool = False) -> set[str]:
