@@ -99,11 +99,15 @@ def _import_file(path: str) -> ModuleType:
     path = os.path.abspath(path)  # noqa: PTH100
     # As `python FILE.py` does: the file can import the modules beside it.
     sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120
-    spec = spec_from_file_location(_MODULE_NAME, path)
+    # Under its own name the processes of a pool can import it, where they do not fork.
+    name = os.path.basename(path).removesuffix(".py")  # noqa: PTH119
+    if name in sys.modules or not name.isidentifier():
+        name = _MODULE_NAME
+    spec = spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     # Annotations are resolved through sys.modules, and pickling looks there.
-    sys.modules[_MODULE_NAME] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

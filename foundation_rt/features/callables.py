@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
+
+from .signatures.function_signature import signature_of
 
 
 def takes(function: Any, count: int) -> bool:
     """Return whether `function` can be called with so many arguments, as far as one can see."""
     try:
-        inspect.signature(function).bind(*[None] * count)
+        signature_of(function).bind(*[None] * count)
     except TypeError:
         return False
     except ValueError:

@@ -95,8 +95,8 @@ def double(value):
 
 
 @server.tool
-async def use_processes() -> list:
-    context = multiprocessing.get_context("fork")
+async def use_processes(method: str) -> list:
+    context = multiprocessing.get_context(method)
     with context.Pool(2) as pool:
         return pool.map(double, [1, 2, 3])
 
@@ -178,10 +178,11 @@ def test_signal_of_a_child_is_not_its_parents() -> None:
         assert server.finish() == 0
 
 
-@pytest.mark.rule("PROC-12")
-def test_multiprocessing_works_in_handlers() -> None:
+@pytest.mark.rule("PROC-12", "CLI-02")
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing_works_in_handlers(method: str) -> None:
     with serve(APP) as server:
-        assert server.call("use_processes") == [2, 4, 6]
+        assert server.call("use_processes", method=method) == [2, 4, 6]
         assert server.finish() == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from types import ModuleType
@@ -11,6 +12,7 @@ from typing import Any, TypedDict
 import pytest
 from attrs import define
 
+from foundation_rt import Server
 from foundation_rt.errors import RegistrationError
 from tests.support.signatures import derive_tool
 
@@ -180,3 +182,96 @@ def test_a_name_of_something_else_than_a_class_is_resolved() -> None:
     )
     schema = derive_tool(namespace["tool"]).input_schema
     assert schema["properties"]["it"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+
+
+# -- names that are not there, in strings and in annotations that are evaluated when they are read
+
+POSTPONED = "from __future__ import annotations\n"
+LAZY = pytest.param(
+    "",
+    id="lazy",
+    marks=pytest.mark.skipif(
+        sys.version_info < (3, 14), reason="annotations are evaluated at once before Python 3.14"
+    ),
+)
+Names = dict[str, Any]
+
+
+@pytest.fixture(params=[pytest.param(POSTPONED, id="postponed"), LAZY])
+def load(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Names]:
+    """Return a function that runs a text as a module and returns its names."""
+
+    def load(text: str) -> Names:
+        module = ModuleType("lazily_annotated")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(request.param + text, "lazy", "exec", dont_inherit=True), vars(module))
+        return vars(module)
+
+    return load
+
+
+@pytest.mark.rule("TYPED-05", "TYPED-54", "TYPED-15")
+@pytest.mark.parametrize(
+    "annotation",
+    ["ToolContext", "ToolContext | None", "ToolContext[Absent]"],
+)
+@pytest.mark.parametrize("imported", ["", "from foundation_rt import ToolContext\n"])
+def test_context_need_not_be_imported(
+    annotation: str, imported: str, load: Callable[[str], Names]
+) -> None:
+    text = f"def tool(a: int, context: {annotation} = None, *, b: str = 'x') -> Absent: ..."
+    schema = derive_tool(load(imported + text)["tool"]).input_schema
+    assert list(schema["properties"]) == ["a", "b"]
+
+
+@pytest.mark.rule("TYPED-30", "TYPED-15")
+@pytest.mark.parametrize("annotation", ["Absent", "list[Absent]", "absent.Absent", "Later"])
+def test_name_that_is_not_there_is_refused(annotation: str, load: Callable[[str], Names]) -> None:
+    tool = load(f"def tool(it: {annotation}): ...")["tool"]
+    with pytest.raises(RegistrationError, match=r"'it': its annotation.* NameError: name '"):
+        derive_tool(tool)
+
+
+@pytest.mark.rule("TYPED-15")
+def test_class_may_come_after_the_function_that_uses_it(load: Callable[[str], Names]) -> None:
+    text = """
+from dataclasses import dataclass
+def tool(it: Later) -> list[Later]: ...
+@dataclass
+class Later:
+    other: Last | None = None
+@dataclass
+class Last:
+    it: int
+"""
+    assert keys(load(text)["tool"]) == ["other"]
+
+
+@pytest.mark.rule("TYPED-15")
+def test_result_with_a_name_that_is_not_there_has_no_schema(load: Callable[[str], Names]) -> None:
+    text = "class Result:\n    it: Absent\ndef tool() -> Result: ..."
+    assert derive_tool(load(text)["tool"]).output_schema is None
+
+
+@pytest.mark.rule("TYPED-15")
+def test_hook_may_have_annotations_that_cannot_be_evaluated(load: Callable[[str], Names]) -> None:
+    text = "async def hook(server: Absent):\n    yield"
+    Server("hooked").lifespan(load(text)["hook"])
+
+
+@pytest.mark.rule("TYPED-15")
+@pytest.mark.parametrize("load", [LAZY], indirect=True)
+def test_lazy_annotation_knows_the_names_of_functions_that_have_returned(
+    load: Callable[[str], Names],
+) -> None:
+    text = """
+from dataclasses import dataclass
+def make():
+    @dataclass
+    class Local:
+        here: int
+    def tool(it: list[Local], other: Local | None, context: ToolContext): ...
+    return tool
+"""
+    properties = derive_tool(load(text)["make"]()).input_schema["properties"]
+    assert list(properties) == ["it", "other"]

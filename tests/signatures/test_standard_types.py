@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Generic, NamedTuple, NewType, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, NewType, Optional, TypedDict, TypeVar
 
 import annotated_types as at
 import attrs
@@ -83,6 +83,7 @@ class Point(NamedTuple, Generic[T]):  # type: ignore[misc]
     x: T
 
 
+Maybe = Box[Optional[int]]  # noqa: UP045 - of another type than `int | None` before Python 3.14
 UserId = NewType("UserId", Annotated[int, at.Ge(2)])  # type: ignore[valid-newtype]
 Twice = typing_extensions.TypeAliasType("Twice", tuple[T, T], type_params=(T,))
 EXAMPLES = settings(max_examples=examples(40) // 2, deadline=None)
@@ -210,10 +211,10 @@ def test_values_of_other_forms_are_refused(hint: Any, value: Any) -> None:
 
 @pytest.mark.rule("TYPED-67", "TYPED-38")
 def test_generic_classes_have_names_and_descriptions() -> None:
-    def tool(a: Box[int], b: Box[int], c: Box[str], d: Pair) -> None: ...
+    def tool(a: Box[int], b: Box[int], c: Box[str], d: Pair, e: Maybe, f: Maybe) -> None: ...
 
     schema = derive_tool(tool).input_schema
-    assert schema["definitions"].keys() == {"Box_int"}
+    assert schema["definitions"].keys() == {"Box_int", "Box_int___None"}
     assert schema["properties"]["c"]["properties"]["one"] == {"type": "string"}
     assert schema["properties"]["d"] == {
         "type": "object",

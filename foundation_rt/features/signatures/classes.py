@@ -61,7 +61,12 @@ def is_typed_class(cls: type) -> bool:
     if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
         return False
     is_protocol = getattr(cls, "_is_protocol", False)
-    return not is_protocol and any(getattr(base, "__annotations__", None) for base in cls.__mro__)
+    return not is_protocol and any(map(_has_annotations, cls.__mro__))
+
+
+def _has_annotations(cls: type) -> bool:
+    # From Python 3.14 a function makes them, which raises for a name that is not there.
+    return bool(getattr(cls, "__annotate__", None) or getattr(cls, "__annotations__", None))
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -70,8 +75,11 @@ def _is_named_tuple(cls: type) -> bool:
 
 def class_name(hint: Any) -> str:
     """Return a name for a class, or for a generic one with its arguments: "Box_int"."""
-    names = [getattr(one, "__name__", str(one)) for one in typing.get_args(hint)]
-    return "_".join(((typing.get_origin(hint) or hint).__name__, *names))
+    if not typing.get_args(hint):
+        return str(hint.__name__)
+    from .generics import generic_name
+
+    return generic_name(hint)
 
 
 def class_description(cls: type) -> str:

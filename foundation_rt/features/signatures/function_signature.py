@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -15,6 +16,17 @@ from typing import Any
 from ...errors import RegistrationError
 from .annotations import Names, UnresolvedName, names_of_class, names_of_function, without_metadata
 from .type_schema import UnsupportedType
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """Return the signature of `function`; raises as `inspect.signature` does.
+
+    From Python 3.14 annotations are evaluated when they are read: a name that is not there, as one
+    imported for type checkers only, becomes a `ForwardRef`.
+    """
+    if sys.version_info < (3, 14):
+        return inspect.signature(function)
+    return inspect.signature(function, annotation_format=inspect.Format.FORWARDREF)
 
 
 class FunctionSignature:
@@ -63,8 +75,8 @@ class FunctionSignature:
         self.is_async = inspect.iscoroutinefunction(code)
         written = inspect.unwrap(getattr(code, "__func__", code))
         try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError, NameError) as error:
+            signature = signature_of(function)
+        except (TypeError, ValueError) as error:
             raise RegistrationError(
                 f"{kind} {self.name!r}: its signature cannot be read: {error}"
             ) from None
@@ -99,12 +111,12 @@ class FunctionSignature:
             return self.names.resolve(annotation)
         except UnresolvedName as error:
             # The state of `ToolContext[State]` is for type checkers, and so may its import be.
-            name, bracket, _ = str(annotation).partition("[")
-            if bracket and self._is_context_name(name):
+            written = getattr(annotation, "__forward_arg__", annotation)
+            name, bracket, _ = str(written).partition("[")
+            if self.is_context(annotation) or (bracket and self._is_context_name(name)):
                 return self.context_type
-            raise UnsupportedType(
-                f"its annotation {annotation!r} cannot be resolved: {error}"
-            ) from None
+            shown = f" {written!r}" if isinstance(written, str) else ""
+            raise UnsupportedType(f"its annotation{shown} cannot be resolved: {error}") from None
 
     def _is_context_name(self, name: str) -> bool:
         try:

@@ -5,12 +5,25 @@ Imported for the first generic class or alias, or the first type variable.
 
 from __future__ import annotations
 
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any
 
 Substitution = Mapping[Any, Any]
 """The type of each type variable."""
+
+
+def generic_name(hint: Any) -> str:
+    """Return a name for a class with its arguments: "Box_int"."""
+    return "_".join(map(_short_name, (typing.get_origin(hint), *typing.get_args(hint))))
+
+
+def _short_name(hint: Any) -> str:
+    """Return a name for a type, the same with each version of Python."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " | ".join(map(_short_name, typing.get_args(hint)))
+    return "None" if hint is types.NoneType else getattr(hint, "__name__", str(hint))
 
 
 def substituted(hint: Any, types: Substitution) -> Any:

@@ -34,7 +34,7 @@ def reactor(pipe: tuple[int, int]) -> Iterator[Reactor]:
     made = Reactor()
     yield made
     made.close(1.0)
-    asyncio.set_event_loop_policy(None)
+    asyncio.set_event_loop(None)
 
 
 def run(reactor: Reactor) -> None:
@@ -360,7 +360,7 @@ def test_closing_cancels_tasks_within_grace() -> None:
     for task in refusing:  # nobody will run it any more; asyncio would complain of that
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         task.get_coro().close()
-    asyncio.set_event_loop_policy(None)
+    asyncio.set_event_loop(None)
 
 
 @pytest.mark.rule("PROC-06")
@@ -376,7 +376,7 @@ def test_closing_closes_every_descriptor() -> None:
         reactor.call_later(0, reactor.stop)
         run(reactor)
         reactor.close(1.0)
-    asyncio.set_event_loop_policy(None)
+    asyncio.set_event_loop(None)
     assert open_descriptors() == before
 
 
