@@ -40,7 +40,7 @@ TESTS = [
     "tests/transports/http/test_uvicorn_protocol.py",
 ]
 
-PYTHONS = ("3.13", "3.12")
+PYTHONS = ("3.14", "3.13", "3.12")
 """The versions that are promised beside the oldest, newest first."""
 
 QUICK_TESTS = [
@@ -114,8 +114,9 @@ def other_pythons() -> dict[str, Path]:
 def with_other_pythons() -> None:
     """Test with every other Python, with the versions of the lock."""
     others = other_pythons()
-    if not others:
-        print(f"none of Python {', '.join(PYTHONS)} is here beside {sys.version.split()[0]}")
+    for version in PYTHONS:
+        if version not in others and not sys.version.startswith(f"{version}."):
+            print(f"Python {version} was not tried: it is not here", flush=True)
     for version, program in others.items():
         folder = ROOT / "build" / "bounds" / version
         python = folder / "bin" / "python"

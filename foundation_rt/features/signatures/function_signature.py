@@ -22,7 +22,7 @@ def signature_of(function: Any) -> inspect.Signature:
     """Return the signature of `function`; raises as `inspect.signature` does.
 
     From Python 3.14 annotations are evaluated when they are read: a name that is not there, as one
-    imported for type checkers only, becomes a `ForwardRef`.
+    imported for type checkers only, becomes a forward reference.
     """
     if sys.version_info < (3, 14):
         return inspect.signature(function)
