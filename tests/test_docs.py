@@ -9,6 +9,7 @@ import pytest
 
 from tests import docs
 from tests.docs import ROOT, documents
+from tests.test_links import PAGES
 from tests.test_names import FENCED
 
 
@@ -20,7 +21,7 @@ def test_generated_parts_of_documents_are_up_to_date(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*sorted((ROOT / "spec").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"],
+    PAGES,
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_lines_of_documents_are_no_wider_than_120_characters(path: Path) -> None:

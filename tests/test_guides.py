@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import sqlite3
 import subprocess
@@ -15,7 +16,7 @@ import orjson
 import psycopg
 import pytest
 
-from foundation_rt import AgentMessage, Principal, Server, ToolContext
+from foundation_rt import AgentMessage, Principal, Server
 from foundation_rt.agents.ledger.types import RequestState
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.cli.main import main
@@ -27,6 +28,7 @@ from tests.support.oauth_world import log_in, running_world
 from tests.support.pages import GUIDES, blocks_of
 from tests.support.pytest_run import run_pytest
 from tests.support.services import postgres_schema
+from tests.trace import ROOT
 
 BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]
 
@@ -53,11 +55,32 @@ def test_every_guide_opens_with_what_one_can_do_after_it() -> None:
     assert wrong == []
 
 
+def run_shell(commands: str, folder: Path) -> str:
+    """Run the commands of an example as a reader does; return what they print."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": programs},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+
 @pytest.fixture
 def names() -> dict[str, Any]:
     """Return the names that the first examples define, run one after the other."""
     defined: dict[str, Any] = {"__name__": "tools"}
     return run(defined, "def forecast", "async def station")
+
+
+def module_of(names: dict[str, Any]) -> ModuleType:
+    """Return the module `tools` that has these names."""
+    tools = ModuleType("tools")
+    vars(tools).update(names)
+    return tools
 
 
 def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
@@ -177,6 +200,7 @@ def test_the_server_is_mounted_in_another_application(
     names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOUNDATION_RT_HTTP__NO_AUTH", "true")
+    monkeypatch.setitem(sys.modules, "tools", module_of(names))
     run(names, "Mount(")
 
     async def look() -> int:
@@ -235,6 +259,19 @@ def test_the_request_is_executed_once() -> None:
 
     first = {"asked": 1, "for": "A38"}
     assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
+
+
+def test_commands_of_the_ledgers_guide_find_the_request(tmp_path: Path) -> None:
+    (tmp_path / "office.py").write_text(block('Server("office")'))
+    done = run_shell(block("foundation-rt call office.py"), tmp_path)
+    assert "order-17  clerk  COMPLETED" in done
+    assert '"asked": 1' in done
+
+
+def test_commands_of_the_development_guide_simulate_agents() -> None:
+    done = run_shell(block("tests.simulation"), ROOT)
+    assert "10 seeds in" in done
+    assert "replay it with: make simulate SEED=7" in done
 
 
 def test_the_agent_that_sends_mail_executes_several_at_a_time() -> None:
@@ -323,13 +360,14 @@ def test_the_order_and_its_request_are_committed_together() -> None:
         assert asyncio.run(place()) == {"asked": 1, "for": "A38"}
 
 
-def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
-    lines: list[bytes] = []
-    names["write_line"] = lines.append
-    run(names, "connection.feed(")
-    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    run(names, "runtime.dispatcher.dispatch(")
-    assert b"-32002" in names["effect"].line
+def test_the_embedding_examples_work(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tools", module_of(names))
+    run({}, "connection.feed(")
+    assert '"id":1' in capsys.readouterr().out
+    effect = run({}, "runtime.dispatcher.dispatch(")["effect"]
+    assert b'"id":1' in effect.line
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -461,7 +499,7 @@ def test_the_client_that_is_asked_answers(
 ) -> None:
     run(names, "class Booking")
     monkeypatch.setenv("MCP_PROTOCOL_VERSION", revision)
-    client_names = run({"connect": client_connect}, "async def booked(")
+    client_names = run({}, "async def booked(")
 
     def fill_in(request: Any) -> dict[str, Any]:
         return {"guest": "Ann", "nights": 2}
@@ -503,8 +541,8 @@ def test_the_database_of_an_application_works(
 
 
 async def test_the_counter_of_a_session_is_dropped_with_it() -> None:
-    server = Server()
-    defined = run({"server": server, "ToolContext": ToolContext}, "counters: dict")
+    defined = run({}, "counters: dict")
+    server = defined["server"]
     for _ in range(2):
         async with TestClient(server) as client:
             assert [await client.call("count") for _ in range(3)] == [1, 2, 3]
@@ -527,9 +565,7 @@ async def test_program_of_the_fastmcp_guide_runs(revision: str) -> None:
 async def test_tests_of_the_testing_guide_pass(
     names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = ModuleType("tools")
-    tools.server = names["server"]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tools", tools)
+    monkeypatch.setitem(sys.modules, "tools", module_of(names))
     first = run({}, "async def test_days_are_a_number")
     second = run({}, "async def test_greets_by_name")
     for defined in (first, second):

@@ -57,7 +57,16 @@ OTHERS = {
 }
 """Names that stand in no code of ours, by where they come from."""
 
-USERS_FILES = {"FILE.py", "tools.py", "test_tools.py", "app.py", "mcp.json", ".mcp.json"}
+USERS_FILES = {
+    "FILE.py",
+    "tools.py",
+    "test_tools.py",
+    "app.py",
+    "office.py",
+    "hotel.py",
+    "mcp.json",
+    ".mcp.json",
+}
 USERS_FILES |= {"claude_desktop_config.json", "mcp_config.json", "package-lock.json"}
 USERS_FILES |= {"manifest.json", "server.json", "requirements.txt"}
 USERS_FILES |= {"settings.json", "config.toml", "SKILL.md", "forms.md", "email.md"}
