@@ -63,7 +63,7 @@ def test_servers_of_others_are_one_endpoint_and_the_tools_of_a_chat(journey: Jou
     assert "OPENAI_API_KEY" in (folder / ".env").read_text("utf-8")
     (folder / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
     journey.run("pip install -e '.[http,client]'")
-    tools = journey.write("weather.py", "def forecast")
+    tools = journey.write("tools.py", "def forecast")
     key = "a-key-of-more-than-sixteen-characters"
     journey.set("CRM_TOKEN", key)
     crm = serve_http(tools, "--config", str(config(folder, key)))
