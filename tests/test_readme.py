@@ -279,6 +279,7 @@ def test_home_page_is_that_of_the_remote(remote: str, home: str | None) -> None:
     assert package_index.web_address(remote) == home
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not there")
 def test_urls_of_the_project_come_from_the_checkout_or_its_distribution(tmp_path: Path) -> None:
     home = "https://forge.example.com/a/foundation-rt"
     shutil.copy(README, tmp_path)

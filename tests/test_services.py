@@ -46,3 +46,10 @@ def test_with_the_service_its_url_is_given(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_names_are_each_others_own() -> None:
     assert services.unique_name() != services.unique_name()
+
+
+def test_without_a_package_registry_a_test_skips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "REQUIRED", False)
+    services.need_registry("npm error code EINTEGRITY")
+    with pytest.raises(pytest.skip.Exception, match="not reachable: EAI_AGAIN"):
+        services.need_registry("npm error code EAI_AGAIN")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from attrs import define, field
 from playwright.sync_api import (
     Browser,
@@ -21,7 +20,7 @@ from playwright.sync_api import (
 )
 
 from .process import PATIENCE
-from .services import REQUIRED
+from .services import lacking
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -36,7 +35,7 @@ def chromium() -> Iterator[Browser]:
     The sync API keeps the loop of its thread: leave the block before a test runs a loop of its own.
     """
     if CHROMIUM is None:
-        (pytest.fail if REQUIRED else pytest.skip)("Chromium is not there: install `chromium`")
+        lacking("Chromium is not there: install `chromium`")
     expect.set_options(timeout=PATIENCE * 1000)
     with sync_playwright() as playwright:
         # Without a GPU to draw with, what stands in for it takes a tenth of the CPU.

@@ -33,6 +33,7 @@ from tests.support.pages import Block, blocks_of
 from tests.support.process import Hanging
 from tests.support.programs import end, home_at
 from tests.support.python_environment import UV
+from tests.support.services import need_registry
 from tests.support.sizes import LONG
 from tests.support.terminal import Terminal
 
@@ -203,6 +204,8 @@ class Journey:
         )
         self.said = done.stderr
         said = f"{line}\n{done.stdout}{done.stderr}"
+        if done.returncode != code:
+            need_registry(said)
         assert done.returncode == code, said
         if code == 0:
             pairs = (each.partition("=") for each in state.read_text().split("\0") if each)

@@ -10,16 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.support.http_server import free_port
-from tests.support.services import REQUIRED
+from tests.support.services import lacking
 
 
 def need_nats_server() -> None:
     """Skip the test where there is no program nats-server."""
     if shutil.which("nats-server") is None:
-        (pytest.fail if REQUIRED else pytest.skip)("there is no program nats-server")
+        lacking("there is no program nats-server")
 
 
 class NatsServer:

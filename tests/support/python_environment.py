@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.services import need_registry
+
 UV = Path(sys.executable).parent / "uv"
 
 PATIENCE = 300.0
@@ -22,6 +24,8 @@ def install(requirements: Path) -> Path:
     """Install what a file of requirements names, once, and return the Python that has it.
 
     Processes that ask for the same one at the same time wait for the first of them.
+
+    Without the registry the test is skipped.
 
     Raises:
         RuntimeError: the installation failed; with what it wrote.
@@ -53,4 +57,5 @@ def _run(*words: object) -> None:
     command = [str(word) for word in (UV, *words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
+        need_registry(done.stderr)
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

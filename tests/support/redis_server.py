@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
-from .services import REQUIRED
+from .services import lacking
 
 _PATIENCE_S = 60.0
 
@@ -73,12 +73,7 @@ class RedisServer:
 def redis_server() -> Iterator[RedisServer]:
     """Yield a running server, or skip the test where there is no `redis-server`."""
     if shutil.which("redis-server") is None:
-        import pytest
-
-        reason = "redis-server is not installed"
-        if REQUIRED:
-            pytest.fail(f"{reason} (FOUNDATION_RT_TEST_SERVICES=required)", pytrace=False)
-        pytest.skip(reason)
+        lacking("redis-server is not installed")
     with TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
         try:

@@ -15,12 +15,13 @@ nothing of them is left.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -31,6 +32,8 @@ REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
 REQUIRED = os.environ.get("FOUNDATION_RT_TEST_SERVICES") == "required"
 
 _PATIENCE_S = 20.0
+
+_OFFLINE = re.compile("name resolution|Name or service|dns error|EAI_AGAIN|ENOTFOUND|unreachable")
 
 
 def need_postgres() -> str:
@@ -50,6 +53,21 @@ def need_nats() -> str:
 def need_redis() -> str:
     """Return the URL of a Redis server, or skip the test."""
     return _need("Redis", REDIS_URL, 6379)
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test for what is not there; fail it where everything has to be there."""
+    import pytest  # not above: processes that tests start would spend half of their start on it
+
+    if REQUIRED:
+        pytest.fail(f"{reason} (FOUNDATION_RT_TEST_SERVICES=required)", pytrace=False)
+    pytest.skip(reason)
+
+
+def need_registry(said: str) -> None:
+    """Skip the test if a client of a package registry has written that it did not reach it."""
+    if found := _OFFLINE.search(said):
+        lacking(f"the package registry is not reachable: {found[0]}")
 
 
 def unique_name(prefix: str = "test") -> str:
@@ -153,13 +171,8 @@ def _need(service: str, url: str, default_port: int) -> str:
     host, port = parts.hostname or "127.0.0.1", parts.port or default_port
     problem = _problem(host, port)
     if problem is not None:
-        import pytest  # not above: processes that tests start would spend half of their start on it
-
         # Neither the URL nor its user: it may hold a password.
-        reason = f"{service} at {host}:{port} is not reachable: {problem}"
-        if REQUIRED:
-            pytest.fail(f"{reason} (FOUNDATION_RT_TEST_SERVICES=required)", pytrace=False)
-        pytest.skip(reason)
+        lacking(f"{service} at {host}:{port} is not reachable: {problem}")
     return url
 
 
