@@ -24,9 +24,9 @@ def signature_of(function: Any) -> inspect.Signature:
     From Python 3.14 annotations are evaluated when they are read: a name that is not there, as one
     imported for type checkers only, becomes a forward reference.
     """
-    if sys.version_info < (3, 14):
-        return inspect.signature(function)
-    return inspect.signature(function, annotation_format=inspect.Format.FORWARDREF)
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=inspect.Format.FORWARDREF)
+    return inspect.signature(function)
 
 
 class FunctionSignature:
