@@ -6,6 +6,9 @@ processes of their own, children of the test, with its pipes, environment, folde
 
 Nothing forks on Windows: there they are started as ever.
 
+`serve --workers` has a copy of its process as it was before, a child of it, from which its workers
+are forked.
+
 A test of the start, the end, the modules or the command line of a process uses `subprocess`.
 """
 
@@ -20,6 +23,7 @@ import json
 import os
 import pkgutil
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -56,9 +60,10 @@ class Popen(subprocess.Popen[Any]):
         if (
             sys.platform == "win32"
             or words[:1] != [sys.executable]
-            or not (words[1] in ("-m", "-c") or words[1].endswith(".py"))
+            or not (_is_run(words[1]) or words[1:3] == ["-P", "-m"])
             or any(given[name] for name in _NOT_TAKEN)
-            or (given["umask"], given["process_group"]) != (-1, -1)
+            or given["umask"] != -1
+            or given["process_group"] not in (-1, 0)
             or _read_at_the_start(env) != _read_at_the_start(os.environ)
         ):
             super()._execute_child(args, *options)  # type: ignore[misc]
@@ -68,7 +73,7 @@ class Popen(subprocess.Popen[Any]):
             words[1:],
             env,
             os.path.abspath(os.fspath(given["cwd"] or ".")),
-            given["start_new_session"],
+            "session" if given["start_new_session"] else ("group", "")[given["process_group"]],
             [own if end == -1 else end for own, end in enumerate(theirs)],
         )
         self._child_created = True
@@ -117,6 +122,10 @@ def forking() -> Iterator[None]:
         unix_events.subprocess = given
 
 
+def _is_run(word: str) -> bool:
+    return word in ("-m", "-c") or word.endswith(".py")
+
+
 def _read_at_the_start(variables: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
@@ -129,28 +138,41 @@ class _ForkServer:
     """The process that forks, and this end of the socket that it listens to."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the process that forks."""
         env = {key: value for key, value in os.environ.items() if key not in _LEFT_OUT}
-        with theirs:
-            self._process = subprocess.Popen(
+        with self._theirs as theirs:
+            process = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=env,
             )
-        atexit.register(self._close)
 
-    def _close(self) -> None:
+        def close() -> None:
+            self._socket.close()
+            process.wait()
+
+        atexit.register(close)
+
+    def fork_copy(self) -> socket.socket | None:
+        """Fork this process; in the copy return the end of the socket that it listens to."""
+        if os.fork():
+            self._theirs.close()
+            return None
         self._socket.close()
-        self._process.wait()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it says nothing
+        return self._theirs
 
     def fork(
         self,
         words: Sequence[str],
         env: Mapping[str, str],
         cwd: str,
-        session: bool,
+        leads: str,
         ends: Sequence[int],
     ) -> int:
         """Return the id of a new child of this process that runs a module, code or a file.
@@ -159,10 +181,10 @@ class _ForkServer:
             words: those of its command line that follow Python.
             env: its environment.
             cwd: its folder.
-            session: whether it leads a session of its own.
+            leads: what it leads: a "session", a "group" of processes, or nothing.
             ends: its standard input, output and error.
         """
-        request = json.dumps([words, env, cwd, session]).encode()
+        request = json.dumps([words, env, cwd, leads]).encode()
         with self._lock:
             # Between two forks orphans go where they always do: tests look for them there.
             _adopt_orphans(True)
@@ -178,7 +200,10 @@ class _ForkServer:
 
 @cache
 def _fork_server() -> _ForkServer:
-    return _ForkServer()
+    server = _copied or _ForkServer()
+    if server is not _copied:
+        server.start()
+    return server
 
 
 def _adopt_orphans(adopts: bool) -> None:
@@ -208,32 +233,52 @@ def _serve(requests: socket.socket) -> list[str]:
         waits, ends_wait = os.pipe()
         between = os.fork()
         if not between:
-            child = os.fork()
-            if child:
-                os.write(tells, str(child).encode())
+            if os.fork():
                 os._exit(0)  # the child goes to the test
             requests.close()
             os.close(ends_wait)
+            words, env, cwd, leads = json.loads(request)
+            if leads == "session":
+                os.setsid()
+            elif leads == "group":
+                os.setpgid(0, 0)
+            os.write(tells, str(os.getpid()).encode())
             os.read(waits, 1)
             for descriptor in (told, tells, waits):
                 os.close(descriptor)
-            return _become(*json.loads(request), ends)
+            if words[2:3] == ["serve"] and "--workers" in words and (own := _with_copy(ends)):
+                return own
+            return _become(words, env, cwd, ends)
         os.waitpid(between, 0)
         requests.send(os.read(told, 64))
         for descriptor in (told, tells, waits, ends_wait, *ends):
             os.close(descriptor)
 
 
-def _become(
-    words: list[str], env: dict[str, str], cwd: str, session: bool, ends: list[int]
-) -> list[str]:
+_copied: _ForkServer | None = None
+"""The copy of this process as it was forked, if it was."""
+
+
+def _with_copy(ends: list[int]) -> list[str] | None:
+    """Fork a copy that forks what this process starts; return as `_serve` in what it forks."""
+    global _copied
+    _copied = _ForkServer()
+    if (requests := _copied.fork_copy()) is None:
+        setattr(subprocess, "Popen", Popen)  # noqa: B010
+        return None
+    for end in ends:
+        os.close(end)
+    words = _serve(requests)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return words
+
+
+def _become(words: list[str], env: dict[str, str], cwd: str, ends: list[int]) -> list[str]:
     """Make of this process what a new one would be; return the words that follow Python."""
     for own, end in enumerate(ends):
         os.dup2(end, own)
     for end in ends:
         os.close(end)
-    if session:
-        os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
@@ -243,8 +288,11 @@ def _become(
     sys.stdout = sys.__stdout__ = standard(1, "w", buffering=1 if os.isatty(1) else -1)
     sys.stderr = sys.__stderr__ = standard(2, "w", buffering=1, errors="backslashreplace")
     path = env.get("PYTHONPATH", "")
-    folder = os.path.dirname(os.path.abspath(words[0])) if words[0].endswith(".py") else cwd
-    sys.path[:0] = [folder, *filter(None, path.split(os.pathsep))]
+    if words[0] == "-P":
+        folders, words = [], words[1:]
+    else:
+        folders = [os.path.dirname(os.path.abspath(words[0])) if words[0].endswith(".py") else cwd]
+    sys.path[:0] = [*folders, *filter(None, path.split(os.pathsep))]
     return words
 
 
