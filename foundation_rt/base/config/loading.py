@@ -267,6 +267,8 @@ def _shown(value: object) -> str:
     brief.maxdict = 0
     brief.maxstring = _LONGEST_SHOWN
     try:
+        if type(value) is int:
+            str(value)  # raises; from Python 3.14 `Repr` shows the address of a long integer
         return brief.repr(value) if value != REDACTED else REDACTED
     except ValueError:
         return "an integer too long to show"
