@@ -27,7 +27,7 @@ define CHECK_PYTHON
 	% sys.version_info[:2])'
 endef
 
-.PHONY: install lock bounds demo docs tables pictures test test-all test-long coverage conformance windows simulate soak fuzz lint bench bench-peers bench-engines trace clean
+.PHONY: install lock bounds demo docs tables pictures test test-all test-long coverage conformance windows simulate soak fuzz mutants lint bench bench-peers bench-engines trace clean
 
 install: $(INSTALLED)
 
@@ -119,6 +119,11 @@ fuzz: $(INSTALLED)
 	@$(UV) $(FUZZER)
 	$(BIN)/python -m tests.fuzz $(ONLY) --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1)
 	$(if $(ONLY),,$(BIN)/python -m tests.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1))
+
+# SAMPLE=n [SEED=m]: change the core in so many places, one at a time; which of them no test notices. Hours for 300.
+mutants: $(INSTALLED)
+	$(COMPILE)
+	$(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),300) --seed $(or $(SEED),1)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
