@@ -111,6 +111,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if need_of(collection_path.relative_to(config.rootpath).as_posix()) else None
 
 
+@pytest.fixture(autouse=True)
+def _forget_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the programs that the test has imported: others have an `app`, too."""
+    known = set(sys.modules)
+    yield
+    place = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - known:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(place):
+            del sys.modules[name]
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     """Return the clock of a test in virtual time."""

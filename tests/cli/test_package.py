@@ -6,7 +6,6 @@ import os
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change to a folder with a program, its requirements and what belongs in no bundle."""
     folder = tmp_path / "project"
     (folder / "data" / "inner" / "__pycache__").mkdir(parents=True)
@@ -80,9 +79,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
-    yield folder
-    for name in ("beside", "foundation_rt_app"):
-        sys.modules.pop(name, None)
+    return folder
 
 
 def package(*words: str) -> zipfile.ZipFile:

@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change to a folder with an app in it, and to an empty home."""
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -102,10 +101,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if name.startswith(("FOUNDATION_RT_", "MCP_")):
             monkeypatch.delenv(name)
     (tmp_path / "app.py").write_text(APP)
-    yield tmp_path
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def scripted(folder: Path, **answers: Any) -> str:

@@ -549,7 +549,12 @@ async def test_same_request_on_two_links_concurrently_is_entered_once(place: Pla
 
 
 @pytest.mark.rule("AACP-10", "AACP-11", "AACP-30")
-def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> None:
+def test_batches_over_the_same_links_lose_no_number_and_end(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody stands still here: on a slow machine they wait, and nothing counts as locked (AACP-90).
+    patient = connections.Limits(operation_s=30.0, pause_s=30.0, lock_ms=30_000)
+    monkeypatch.setattr(connections.Limits, "of_lease", lambda lease_ms: patient)
     agents = [f"agent{n}" for n in range(4)]
     links = [(source, target) for source in agents for target in agents if source != target]
     arrived = {link: count(1) for link in links}
