@@ -29,6 +29,7 @@ TOOLS = ["hypothesis", *BOUNDED_TOOLS, "pytest", "pytest-xdist"]
 
 TESTS = [
     "tests/agents/ledger/test_cron.py",
+    "tests/client/results/test_schema_costs.py",
     "tests/client/transports/test_http.py",
     "tests/jsonschema/test_compilation.py",
     "tests/jsonschema/test_rust_validator.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from bench.peers.__main__ import installations, main, measure
 from bench.peers.contestants import HTTP, NODE, STDIO, Contestant
 from bench.peers.environments import Environment, NotInstalledError, installed
 from bench.peers.measuring import SHORTEST
-from tests.support.services import lacking
+from tests.support.services import need_ps
 
 NAMES = "bare loop,bare ASGI,foundation-rt,no-such-peer"
 MISSING = Contestant("no-such-peer", "echo_floor.py", ("no-such-peer",))
@@ -28,8 +27,7 @@ LABEL = "foundation-rt"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return what a short run writes, in which one peer is missing."""
-    if shutil.which("ps") is None:  # as in a slim image
-        lacking("ps, which measures memory, is not there")
+    need_ps()
     made = tmp_path_factory.mktemp("peers")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bench.peers.__main__.STDIO", (*STDIO, MISSING))

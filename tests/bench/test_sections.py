@@ -9,7 +9,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.report import moved
-from tests.support.services import need_postgres
+from tests.support.services import need_postgres, need_ps
 
 TABLES = {
     "calls": [
@@ -32,6 +32,7 @@ TABLES = {
 
 @pytest.mark.parametrize("section", TABLES)
 def test_a_section_prints_its_tables(section: str, capsys: pytest.CaptureFixture[str]) -> None:
+    need_ps()
     if section == "tasks":
         need_postgres()
     status = main(["--shortest", section])

@@ -20,6 +20,7 @@ from foundation_rt.version import __version__
 from tests.support import node
 from tests.support.process import PATIENCE, command, environment
 from tests.support.python_environment import UV
+from tests.support.services import need_registry
 
 ROOT = Path(__file__).parents[2]
 SCHEMA_URL = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
@@ -64,6 +65,8 @@ def run(*words: object, cwd: Path, **variables: str) -> str:
         text=True,
         timeout=PATIENCE,
     )
+    if done.returncode != 0:
+        need_registry(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,12 @@ def need_registry(said: str) -> None:
     """Skip the test if a client of a package registry has written that it did not reach it."""
     if found := _OFFLINE.search(said):
         lacking(f"the package registry is not reachable: {found[0]}")
+
+
+def need_ps() -> None:
+    """Skip the test where no `ps` tells the memory of a process, as in a slim image."""
+    if shutil.which("ps") is None:
+        lacking("ps, which measures memory, is not there")
 
 
 def unique_name(prefix: str = "test") -> str:
