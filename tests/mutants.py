@@ -1,7 +1,8 @@
 """Change the core in one place, and see whether a test fails: `make mutants`.
 
-A mutant is the core with one expression or statement changed: a comparison, a constant, a call that
-is left out. Each is run by the tests that run its line in their own process, those that run the
+With `--parts client --tests client` it is that part of the package, and those tests. A mutant is
+the part with one expression or statement changed: a comparison, a constant, a call that is left
+out. Each is run by the tests that run its line in their own process, those that run the
 fewest lines first. One that no test fails for is a gap, or means the same as the original: it is
 printed, for a person to judge.
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -22,6 +22,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha1
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -31,17 +32,21 @@ import pytest
 from attrs import field, frozen
 
 ROOT = Path(__file__).parent.parent
+_NO_CORE = ("test_site", "test_types")
+"""Slow, and of no line of the core."""
 CORE = ("protocol", "kernel", "features", "base")
 TESTS = (
     *("builtin", "config", "core", "engine", "features", "jsonschema", "logs", "mcp_json"),
     *("middleware", "openapi", "property", "protocol", "registry", "server_requests", "signatures"),
-    *(path.name for path in sorted(ROOT.glob("tests/test_*.py"))),
+    *(path.name for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem not in _NO_CORE),
 )
 """What calls the core in the process of the test."""
 NOT_COPIED = (".venv", ".*_cache", ".hypothesis", "build", "dist", "node_modules")
 
 _DATA = "FOUNDATION_RT_MUTANTS_DATA"
 """The variable that has the file into which the tests write which lines each of them runs."""
+_PARTS = "FOUNDATION_RT_MUTANTS_PARTS"
+"""The variable that names the parts of the package whose lines they write."""
 _FIRST = 60
 """So many tests are run at first: most mutants fail one of them."""
 _PATIENCE_S = 600
@@ -153,10 +158,10 @@ def _changed(node: _Node) -> Iterator[_Node]:
 class Lines:
     """A plugin of pytest: it notes the lines that each test runs."""
 
-    def __init__(self, data: str) -> None:
-        core = [str(ROOT / "foundation_rt" / part / "*") for part in CORE]
+    def __init__(self, data: str, parts: list[str]) -> None:
+        files = [str(ROOT / "foundation_rt" / part / "*") for part in parts]
         self._coverage = coverage.Coverage(
-            data_file=data, data_suffix=True, config_file=False, include=core
+            data_file=data, data_suffix=True, config_file=False, include=files
         )
         self._coverage.start()
 
@@ -178,20 +183,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if (data := os.environ.get(_DATA)) and (
         hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
     ):
-        config.pluginmanager.register(Lines(data))
+        config.pluginmanager.register(Lines(data, os.environ[_PARTS].split()))
 
 
-def _tests_by_line(tree: Path, jobs: int) -> tuple[dict[tuple[str, int], set[str]], dict[str, int]]:
-    """Run all the tests; return those that run each line, and how many lines each of them runs.
+def _tests_by_line(
+    tree: Path, jobs: int, parts: list[str], names: list[str]
+) -> tuple[dict[tuple[str, int], set[str]], dict[str, int]]:
+    """Run these tests; return those that run each line, and how many lines each of them runs.
 
     Raises:
         CalledProcessError: one fails, in a copy in which nothing is changed.
     """
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder, "lines"))
-        paths = [f"tests/{name}" for name in TESTS]
+        paths = [f"tests/{name}" for name in names]
         command = [sys.executable, "-m", "pytest", "-p", "tests.mutants", "-n", str(jobs), *paths]
-        subprocess.run(command, cwd=tree, env={**os.environ, _DATA: data}, check=True)
+        environment = {**os.environ, _DATA: data, _PARTS: " ".join(parts)}
+        subprocess.run(command, cwd=tree, env=environment, check=True)
         found = coverage.CoverageData(no_disk=True)
         for each in Path(folder).glob("lines.*"):
             part = coverage.CoverageData(str(each))
@@ -233,6 +241,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("--sample", type=int, default=300, help="so many mutants")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("--parts", nargs="+", default=CORE, help="of these parts of the package")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="noticed by these tests")
     options = parser.parse_args()
     jobs = os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
@@ -241,8 +251,8 @@ def main() -> int:
         for number in range(jobs):
             tree = Path(shutil.copytree(ROOT, Path(folder, str(number)), ignore=ignored)).resolve()
             trees.put(tree)
-        by_line, sizes = _tests_by_line(tree, jobs + 1)
-        sample = _sample(by_line, options.sample, options.seed)
+        by_line, sizes = _tests_by_line(tree, jobs + 1, options.parts, options.tests)
+        sample = _sample(by_line, options.parts, options.sample, options.seed)
 
         def alive(mutant: Mutant) -> Mutant | None:
             tests = sorted(by_line[mutant.path, mutant.line], key=lambda test: (sizes[test], test))
@@ -261,12 +271,15 @@ def main() -> int:
     return 0 if dead >= 0.9 * len(sample) else 1
 
 
-def _sample(run: Container[tuple[str, int]], size: int, seed: int) -> list[Mutant]:
+def _sample(
+    run: Container[tuple[str, int]], parts: list[str], size: int, seed: int
+) -> list[Mutant]:
     """Return so many mutants of the lines that are run, and say of how many."""
-    files = (path for part in CORE for path in (ROOT / "foundation_rt" / part).rglob("*.py"))
+    files = (path for part in parts for path in (ROOT / "foundation_rt" / part).rglob("*.py"))
     every = sorted(mutant for path in files for mutant in mutants(path))
     tried = [mutant for mutant in every if (mutant.path, mutant.line) in run]
-    sample = random.Random(seed).sample(tried, min(size, len(tried)))
+    # By a hash: where fewer lines are run, the others of the sample stay the same.
+    sample = sorted(tried, key=lambda mutant: sha1(f"{seed} {mutant!r}".encode()).digest())[:size]
     left = len(every) - len(tried)
     print(f"{len(sample)} of {len(tried)} mutants, seed {seed}; no test runs the lines of {left}")
     return sample
