@@ -65,6 +65,12 @@ def described(description: str, advice: str) -> str:
     return description if description.endswith(end) else f"{description}\n\n{end}".strip()
 
 
+def at_version(name: str, version: str) -> str:
+    """Return the name by which a version is called; `name` may be that already."""
+    end = f"{SEPARATOR}{version}"
+    return name if name.endswith(end) else f"{name}{end}"
+
+
 def asked_version(meta: Mapping[str, Any] | None) -> str | None:
     """Return the version that the `_meta` of a call names; None: it names none.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..base.exact_json import loads
+from ..base.tool_versions import DEPRECATED_KEY
 from ..client.errors import MCPError
 from ..client.resilience.circuit_breaker import BreakerSettings
 from ..errors import JsonRpcErrorCode
@@ -28,7 +29,7 @@ from .reports import (
     title_of,
     tool_list,
 )
-from .run import FAILURE_EXIT, Answer, ClientCommand, run
+from .run import FAILURE_EXIT, Answer, ClientCommand, log, run
 from .targets import TARGET, TARGET_OPTIONS
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ async def _call(client: Client, line: CommandLine, view: LiveView | None) -> Ans
         read_arguments(words, tool.input_schema),
         on_progress=None if view is None else view.progress,
     )
+    advice = result.meta.get(DEPRECATED_KEY)
+    if type(advice) is str:
+        log.warning("%s is deprecated: %s", name, advice)
     result.raise_for_error()
     return Answer(result.wire, call_report(result))
 

@@ -49,7 +49,7 @@ _NO_EXTENSION = (
     " client that has it."
 )
 
-_log = logging.getLogger("foundation_rt.client")
+log = logging.getLogger("foundation_rt.client")
 
 
 @frozen
@@ -310,11 +310,11 @@ class _Warnings(logging.Handler):
 @contextmanager
 def warnings_to(output: Output) -> Iterator[None]:
     """Show the warnings of the client within the block."""
-    handler, propagates = _Warnings(output), _log.propagate
-    _log.addHandler(handler)
-    _log.propagate = False
+    handler, propagates = _Warnings(output), log.propagate
+    log.addHandler(handler)
+    log.propagate = False
     try:
         yield
     finally:
-        _log.removeHandler(handler)
-        _log.propagate = propagates
+        log.removeHandler(handler)
+        log.propagate = propagates

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from ..base.request_ids import RequestIdGenerator, UuidRequestIds
 from ..base.skill_format import EXTENSION, SKILLS_GET, SKILLS_LIST
-from ..base.tool_versions import VERSION_KEY
+from ..base.tool_versions import VERSION_KEY, at_version
 from ..errors import UsageError
 from ..protocol.methods import (
     COMPLETION_COMPLETE,
@@ -261,7 +261,7 @@ class Client:
         check_plain("on_log", on_log)
         version = version or (meta or {}).get(VERSION_KEY)
         if version is not None:
-            tool = f"{tool}@{version}"
+            tool = at_version(tool, version)
         encoded = encode_arguments(tool, arguments)
         members = encode_meta(meta) if meta else None
         call = ToolCall(

@@ -142,6 +142,25 @@ def test_call_prints_the_whole_result_as_json(folder: Path, capsys: Captured) ->
     assert [block["type"] for block in content] == ["image", "text"]
 
 
+@pytest.mark.rule("CLI-05", "VERS-08")
+def test_call_of_a_deprecated_version_warns_on_stderr(folder: Path, capsys: Captured) -> None:
+    table = {
+        "name": "find",
+        "version": "2",
+        "inputSchema": {"type": "object"},
+        "_meta": {"foundation-rt/versions": {"1": {"inputSchema": {"type": "object"}}}},
+    }
+    advice = {"foundation-rt/deprecated": "use version 2"}
+    answer = {"content": [{"type": "text", "text": "found"}], "_meta": advice}
+    lists = {"result": {"tools": [table]}}
+    target = scripted(folder, tools_list=lists, tools_call={"result": answer})
+    assert main(["call", target, "find@1"]) == 0
+    said = "foundation-rt: warning: find@1 is deprecated: use version 2\n"
+    assert capsys.readouterr() == ("found\n", said)
+    assert main(["call", target, "find@1", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.rule("CLI-05", "LOG-01")
 def test_only_the_result_goes_to_stdout(folder: Path) -> None:
     done = run("call", "app.py", "shout", "text=hello")

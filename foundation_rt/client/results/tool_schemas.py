@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
-from ...base.tool_versions import SEPARATOR, VERSIONS_KEY
+from ...base.tool_versions import VERSIONS_KEY, at_version
 from ...errors import RegistrationError
 from ..errors import InvalidArgumentsError, InvalidResponseError
 from .results import text_of
@@ -86,7 +86,7 @@ class ToolSchema:
             wire = self.wire if self.wire.get("version") == version else listed
             if type(wire) is not dict:
                 return None
-            wire = {**wire, "name": f"{self.name}{SEPARATOR}{version}", "version": version}
+            wire = {**wire, "name": at_version(self.name, version), "version": version}
             try:
                 self._versions[version] = ToolSchema.read(wire)
             except InvalidResponseError:

@@ -18,6 +18,7 @@ from attrs import define, field
 
 from ...base.exact_json import dumps, loads
 from ...base.tool_versions import VERSION_KEY as TOOL_VERSION_KEY
+from ...base.tool_versions import at_version
 from ...errors import JsonRpcErrorCode, UsageError
 from ...protocol.methods import INITIALIZE, TOOLS_CALL, facts
 from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY
@@ -199,7 +200,7 @@ class RawRequest:
 
     async def _call(self, session: ClientSession, name: str, attempt: Attempt) -> dict[str, Any]:
         version = (self.meta or {}).get(TOOL_VERSION_KEY)
-        called = f"{name}@{version}" if type(version) is str else name
+        called = at_version(name, version) if type(version) is str else name
         tool = await self.tools.definition(session, called, attempt)
         attempt.is_idempotent = self._may_repeat(tool is not None and tool.is_idempotent)
         header_params = NO_HEADER_PARAMS
