@@ -93,6 +93,8 @@ def confirm(question: str) -> bool:
 def ask_value(question: str, *, hidden: bool) -> str | None:
     """Return what the person at the terminal writes, without blanks around it; None without one.
 
+    It is empty where the person ends the input.
+
     Args:
         question: what is asked for.
         hidden: nothing of the answer is shown.
@@ -103,7 +105,11 @@ def ask_value(question: str, *, hidden: bool) -> str | None:
     if hidden:
         from getpass import getpass
 
-        return getpass(question).strip()
+        try:
+            return getpass(question).strip()
+        except EOFError:
+            sys.stderr.write("\n")
+            return ""
     sys.stderr.write(question)
     sys.stderr.flush()
     return _read(descriptor).decode("utf-8", "replace").strip()

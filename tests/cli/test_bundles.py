@@ -18,6 +18,7 @@ import pytest
 from foundation_rt.cli.bundles import archive, installing
 from foundation_rt.cli.main import main
 from foundation_rt.version import __version__
+from tests.support.terminal import Terminal
 
 GUIDE = Path(__file__).parents[2] / "spec/guide/packages.md"
 
@@ -206,6 +207,22 @@ def test_values_are_checked_and_secrets_stay_off_the_command_line(
     assert install() == 0
     assert asked == [("token (Token): ", True)]
     assert entry(home)["env"]["TOKEN"] == "typed"
+
+
+@pytest.mark.rule("PKG-15")
+@pytest.mark.parametrize("sensitive", [True, False])
+def test_input_that_ends_at_the_question_for_a_value_is_no_answer(
+    home: Path, sensitive: bool
+) -> None:
+    asked = {"type": "string", "title": "Token", "sensitive": sensitive, "required": True}
+    write(Path("x.mcpb"), user_config={**USER_CONFIG, "token": asked})
+    with Terminal("install", "cursor", "--bundle", "x.mcpb", cwd=Path.cwd()) as terminal:
+        terminal.wait_for("token (Token): ")
+        terminal.type("\x04")
+        assert terminal.exit_code() == 2
+        form = "--set-env token=VARIABLE" if sensitive else "--set token=VALUE"
+        assert f"the bundle needs token: {form}" in " ".join(terminal.text.split())
+        assert "Traceback" not in terminal.text
 
 
 @pytest.mark.rule("PKG-11")
