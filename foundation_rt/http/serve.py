@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,6 +47,7 @@ from ..kernel.engine.shutdown import (
     exit_code,
     handling_signals,
 )
+from ..kernel.records import identity_fields
 from ..kernel.stdio.loop import finish_loop
 from ..kernel.stdio.watchdog import Watchdog
 from .app import HttpApplication
@@ -109,6 +110,7 @@ class HttpServing:
 
     Attributes:
         on_serving: called with the URL when it begins to serve.
+        monitor: a turn of it lasts from one tick of uvicorn, of ten in a second, to the next.
     """
 
     application: HttpApplication
@@ -117,6 +119,7 @@ class HttpServing:
     _budget: float
     _is_worker: bool = False
     on_serving: Callable[[str], object] | None = field(default=None, init=False)
+    monitor: LoopMonitor = field(factory=LoopMonitor, init=False)
     _server: uvicorn.Server = field(init=False)
     _stopping_since: float | None = field(default=None, init=False)
 
@@ -234,9 +237,15 @@ class _Server(uvicorn.Server):
             for each in group.sockets
         ]
 
+    async def on_tick(self, counter: int) -> bool:
+        """Begin a turn: what blocks the loop makes it last."""
+        self._serving.monitor.begin_turn(time.monotonic())
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for responses, and end them before uvicorn would cut them off (HTTP-16)."""
         serving = self._serving
+        serving.monitor.end_turn(time.monotonic())
         loop = asyncio.get_running_loop()
         timer = loop.call_later(serving.remaining(HANDLER_SHARE), serving.application.abandon)
         seconds = max(0.0, serving.remaining(_RESPONSE_SHARE) - _UVICORN_PAUSE)
@@ -358,10 +367,10 @@ class HttpProcess:
         budget = self.runtime.config.server.shutdown_timeout_ms / 1000
         self._watchdog = Watchdog(
             None,
-            LoopMonitor(),
+            self._serving.monitor,
             hang_up_budget=budget,
             signal_budget=budget,
-            on_blocked=lambda seconds: None,
+            on_blocked=self._report_blocked,
             on_signal=self._wake,
             end_process=self._end_process,
         )
@@ -371,15 +380,20 @@ class HttpProcess:
         self._guard = ForkGuard(
             self.runtime.engine, self._own_descriptors, self._on_signal, self.runtime.flush_logs
         )
+        signals = ExitStack()
         try:
-            with handling_signals(self._on_signal), collecting_rarely():
+            signals.enter_context(handling_signals(self._on_signal))
+            with collecting_rarely():
                 self._run_loop()
         finally:
+            if self._signal is None:
+                signals.close()
             finish_loop(self._loop, LOOP_GRACE_SECONDS, None)
             abandon_calls(self.runtime.engine, self.runtime.logger)
             self._guard.stop()
             self.runtime.close_logs(1.0)
             if self._process_goes_on or self._signal is None:
+                signals.close()
                 self._watchdog.stop()
         return exit_code(self._signal or 0)
 
@@ -417,6 +431,13 @@ class HttpProcess:
             self._loop.call_soon_threadsafe(self._serving.stop)
         else:
             self._watchdog.limit(0, exit_code(number))  # the second signal: at once
+
+    def _report_blocked(self, seconds: float) -> None:
+        """Log the handler that blocks the event loop (TIME-09)."""
+        call = self.runtime.engine.on_loop(self._loop)
+        if call is not None:  # else the process may have been stopped for a while
+            fields = {"blockedSeconds": round(seconds, 1), **identity_fields(call)}
+            self.runtime.logger.warn("a handler blocks the event loop", fields)
 
     def _wake(self) -> None:
         """Let the interpreter call `_on_signal`, which it does between two steps of the loop."""

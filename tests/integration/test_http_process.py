@@ -35,6 +35,22 @@ async def pid() -> int:
     return os.getpid()
 
 
+tasks = []
+
+
+@server.tool
+async def leave_a_task() -> None:
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.runtime.logger.info("cancelled")
+            time.sleep(3600)
+
+    tasks.append(asyncio.create_task(stubborn()))
+    await asyncio.sleep(0)
+
+
 @server.tool
 async def wait(context: ToolContext) -> str:
     server.runtime.logger.info("waiting")
@@ -59,6 +75,11 @@ def stuck() -> None:
 @server.tool
 async def blocking() -> None:
     server.runtime.logger.info("waiting")
+    time.sleep(3600)
+
+
+@server.tool(inline=True)
+def blocking_inline() -> None:
     time.sleep(3600)
 
 
@@ -190,6 +211,30 @@ def test_a_second_signal_ends_it_at_once(app: Path, tool: str) -> None:
         server.process.record(message="waiting")
         server.process.insist(signal.SIGTERM)
         assert server.process.exit_code == 143
+
+
+@pytest.mark.rule("HTTP-22")
+def test_a_second_signal_while_what_handlers_left_is_cancelled_keeps_the_exit_code(
+    app: Path,
+) -> None:
+    settings = {"server.shutdown_timeout_ms": 600_000}
+    with serve_http(app, settings=settings) as server, RawClient(server.url) as client:
+        client.fetch(client.call("leave_a_task"))
+        server.process.signal(signal.SIGTERM)
+        server.process.record(message="cancelled")
+        server.process.insist(signal.SIGTERM)
+        assert server.process.exit_code == 143
+
+
+@pytest.mark.rule("TIME-09")
+@pytest.mark.parametrize("tool", ["blocking", "blocking_inline"])
+def test_handler_that_blocks_the_event_loop_over_http_is_named(app: Path, tool: str) -> None:
+    with serve_http(app) as server, RawClient(server.url) as caller:
+        caller.send(caller.call(tool))
+        warning = server.process.record(message="a handler blocks the event loop")
+        assert (warning["level"], warning["toolName"]) == ("warn", tool)
+        assert warning["blockedSeconds"] >= 1
+        server.process.insist(signal.SIGTERM)
 
 
 def test_a_task_that_raises_system_exit_ends_nothing(app: Path) -> None:
