@@ -239,7 +239,10 @@ class RequestRouter:
     ) -> Taken | None:
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
-            found: Address | HttpRefusal | None = await find()
+            try:
+                found: Address | HttpRefusal | None = await find()
+            except ConnectionError:
+                return _NOT_REACHED
             if found is None or isinstance(found, HttpRefusal):
                 return found
             data = encode_request(request, body)

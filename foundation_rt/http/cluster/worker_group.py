@@ -170,6 +170,9 @@ class WorkerGroup:
         Returns:
             The address of the worker that has it; its content if this worker is to restore it;
             None if there is no such session.
+
+        Raises:
+            ConnectionError: Redis, which knows it, fails.
         """
         sealed = self.seal.read_session(session_id, principal)
         if sealed is None:
@@ -188,7 +191,11 @@ class WorkerGroup:
         return sealed if found == self.name else await self._address(found)
 
     async def find_task(self, task_id: str, scope: Scope) -> Address | None:
-        """Return the address of the worker that has a task; None for this one and unknown ones."""
+        """Return the address of the worker that has a task; None for this one and unknown ones.
+
+        Raises:
+            ConnectionError: Redis, which knows it, fails.
+        """
         owner = self.seal.read_task(task_id)
         if owner is None or owner == self.name or self.is_private(scope):
             return None

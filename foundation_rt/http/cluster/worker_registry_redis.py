@@ -6,8 +6,8 @@
 
 A session moves when its worker has gone, to the first worker that is asked for it, unless it has
 state. A script decides that, so that two workers cannot take the same session. Marks are written in
-the background; while Redis is away, sessions of other hosts are unknown, and announcements reach
-the workers of this host alone.
+the background; while Redis is away, sessions of other hosts cannot be found, and announcements
+reach the workers of this host alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...base.redis_link import FAILURES, NO_ANSWER, Outage, connect
 from .session_seal import WorkerName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from redis.asyncio import Redis
     from redis.commands.core import AsyncScript
@@ -93,7 +93,7 @@ class WorkerRegistry:
         self._redis = connect(self._url, _TIMEOUT_SECONDS, decode_responses=True)
         self._outage = Outage(
             self._logger,
-            "the registry of workers in Redis fails: sessions of other hosts are unknown",
+            "the registry of workers in Redis fails: sessions of other hosts cannot be found",
             "the registry of workers in Redis works again",
         )
         texts = {"mark": _MARK, "keep": _KEEP, "forget": _FORGET, "find": _FIND}
@@ -152,27 +152,39 @@ class WorkerRegistry:
             began: the worker that began it.
 
         Returns:
-            None if nobody has it, or Redis fails.
+            None if nobody has it.
+
+        Raises:
+            ConnectionError: Redis fails.
         """
         arguments = (f"{self._prefix}worker:", str(self._name), str(began), MARK_MS)
         asked = self._scripts["find"]((self._mark_key(digest),), arguments)
-        found = await self._outage.answer(asked, "find")
+        found = await self._find(asked)
         if found is None:
             return None
         group, _, slot = str(found).partition(":")
         return WorkerName(group, int(slot))
 
     async def address_of(self, name: WorkerName) -> tuple[str, int] | None:
-        """Return the address of a worker; None if it has gone, or Redis fails."""
-        try:
-            found = await self._redis.get(self._worker_key(name))
-        except FAILURES as error:
-            self._outage.note(error, "find")
-            return None
+        """Return the address of a worker; None if it has gone.
+
+        Raises:
+            ConnectionError: Redis fails.
+        """
+        found = await self._find(self._redis.get(self._worker_key(name)))
         if found is None:
             return None
         host, _, port = str(found).rpartition(":")
         return host, int(port)
+
+    async def _find(self, command: Awaitable[Any]) -> Any:
+        try:
+            found = await command
+        except FAILURES as error:
+            self._outage.note(error, "find")
+            raise ConnectionError("Redis fails") from error
+        self._outage.note(None, "find")
+        return found
 
     def _worker_key(self, name: WorkerName) -> str:
         return f"{self._prefix}worker:{name}"

@@ -234,6 +234,18 @@ async def test_place_that_gets_no_worker_is_a_503(
     assert (refusal.status, refusal.reason) == (503, "worker_unreachable")
 
 
+@pytest.mark.rule("HTTP-69")
+async def test_session_that_cannot_be_looked_for_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(*_: object) -> Address:
+        raise ConnectionError("Redis fails")
+
+    router = router_to("", WorkerConnections())
+    monkeypatch.setattr(router.group, "find", find)
+    _, refusal = await route(router)
+    assert refusal is not None
+    assert (refusal.status, refusal.reason) == (503, "worker_unreachable")
+
+
 ANSWER = HEAD + b"Content-Length: 2\r\n\r\nok"
 
 
