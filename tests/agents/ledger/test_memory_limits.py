@@ -6,8 +6,6 @@ import asyncio
 import gc
 import tracemalloc
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -26,7 +24,6 @@ from foundation_rt.agents.stores.memory_usage import (
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
     MemoryLimits,
-    Usage,
 )
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import AacpSection
@@ -41,9 +38,6 @@ from tests.agents.stores.contract import (
     NOW,
     TTL,
     Ledger,
-    MakeAdapter,
-    StoreContract,
-    WithinIsRefused,
     completion,
     event,
     incoming,
@@ -57,14 +51,6 @@ pytestmark = pytest.mark.rule("AACP-49")
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 
 
-def recount(store: InMemoryAACPPersistenceAdapter) -> tuple[int, int]:
-    """Count again what a ledger holds."""
-    fresh = Usage(store.limits)
-    for record in [*store.ledger.requests.values(), *store.ledger.messages.values()]:
-        fresh.add(record)
-    return fresh.records, fresh.size
-
-
 def counted(store: InMemoryAACPPersistenceAdapter) -> tuple[int, int]:
     return store.ledger.usage.records, store.ledger.usage.size
 
@@ -75,20 +61,6 @@ def ledger_of(**limits: Any) -> Ledger:
 
 def verdicts(ledger: Ledger, *messages: Any) -> list[EntryVerdict]:
     return [each.verdict for each in ledger.append(*messages)]
-
-
-class _Counted(InMemoryAACPPersistenceAdapter):
-    async def close(self) -> None:
-        assert counted(self) == recount(self)
-
-
-class TestCountsAreRightWhateverHappens(WithinIsRefused, StoreContract):
-    """The suite of all stores; when a ledger is closed, what it counted is counted anew."""
-
-    @staticmethod
-    @contextmanager
-    def place() -> Iterator[MakeAdapter]:
-        yield _Counted
 
 
 @pytest.mark.rule("AACP-88")
