@@ -565,30 +565,6 @@ async def test_event_is_known_by_message_id_and_executed_once(harness: Coordinat
 # -- handlers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-04")
-async def test_agent_executes_requests_in_order_of_sending(harness: CoordinatorHarness) -> None:
-    running: list[int] = []
-
-    async def slow(message: AgentMessage, context: AgentContext) -> int:
-        running.append(message.payload)
-        assert len(running) == 1
-        await asyncio.sleep(0.01)
-        running.remove(message.payload)
-        order.append(message.payload)
-        return len(order)
-
-    order: list[int] = []
-    gate = Gate()
-    async with harness.coordinator() as agents:
-        agents.register_agent("slow", slow)
-        agents.register_agent("stuck", gate)
-        await unknown(agents, "stuck", 1)
-        results = await asyncio.gather(*(agents.send_request("slow", n) for n in range(150)))
-        assert order == list(range(150))
-        assert results == list(range(1, 151))
-        gate.opened.set()
-
-
 @pytest.mark.rule("AACP-04", "AACP-26")
 async def test_messages_and_requests_share_mailbox_of_agent(harness: CoordinatorHarness) -> None:
     gate = Gate()
@@ -795,25 +771,6 @@ async def test_request_begun_too_often_fails(harness: CoordinatorHarness) -> Non
         assert seen == [2]
         [heard] = harness.logged("request abandoned: its execution never ends")
         assert (heard["requestId"], heard["executions"]) == ("r1", 2)
-
-
-@pytest.mark.rule("AACP-71")
-async def test_busy_agents_with_long_queues_delay_no_other_agent(
-    harness: CoordinatorHarness,
-) -> None:
-    async def slow(message: AgentMessage, context: AgentContext) -> None:
-        await asyncio.sleep(0.2)
-
-    async with harness.coordinator() as agents:
-        for number in range(10):
-            agents.register_agent(f"slow{number}", slow)
-            for n in range(200):
-                await agents.send_reliable_message(f"slow{number}", n)
-        await asyncio.sleep(5)  # by now they hold as much as they may
-        agents.register_agent("idle", echo)
-        begin = harness.clock.monotonic()
-        await agents.send_request("idle", 7)
-        assert harness.clock.monotonic() - begin < 0.1
 
 
 # -- agents come and go ---------------------------------------------------------------------------
@@ -1281,40 +1238,6 @@ async def test_recreated_ledger_is_not_taken_for_its_predecessor(
             assert seen == list(range(3 * life + 3))
             for store in stores.values():
                 assert not any(store.ledger.outbox.values())
-
-
-@pytest.mark.rule("AACP-67")
-async def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one(
-    harness: CoordinatorHarness,
-) -> None:
-    network, seen = LoopbackNetwork(), []
-
-    async def note(message: AgentMessage, context: AgentContext) -> None:
-        seen.append(message.payload)
-
-    far = harness.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
-    async with far as two:
-        two.register_agent("b", note)
-        old = FaultyStore(incarnation=1)
-        async with harness.coordinator("one", store=old, transport=network.end()) as one:
-            await one.send_request("b", "old")
-        acks = [each for each in network.sent if each.ack == 1 and each.ack_incarnation == 1]
-        assert acks
-        network.cut_off.add("b")
-        new = FaultyStore(incarnation=3)
-        async with harness.coordinator("one", store=new, transport=network.end()) as one:
-            request_id = await unknown(one, "b", "new")
-            network.carry(acks[0])
-            await asyncio.sleep(1)
-            assert [*new.ledger.outbox["one", "b"]] == [1]
-            network.cut_off.clear()
-            await until_finished(one, request_id)
-            assert seen == ["old", "new"]
-            stale = next(each for each in network.sent if each.incarnation == 1 and each.seq)
-            network.carry(stale)
-            await asyncio.sleep(1)
-            assert harness.logged("messages of an older ledger of this agent are refused")
-            assert seen == ["old", "new"]
 
 
 @pytest.mark.rule("AACP-41")

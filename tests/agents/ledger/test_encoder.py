@@ -23,7 +23,6 @@ from foundation_rt.agents.ledger.encoder import (
     encode,
     encode_payload,
     format_time,
-    is_agent_id,
     parse_time,
 )
 from foundation_rt.agents.ledger.ownership import is_request_id
@@ -127,12 +126,6 @@ def test_envelope_has_documented_wire_form() -> None:
     assert orjson.loads(encode(envelope)) == REQUEST
     assert decode_value(REQUEST) == envelope
     assert decode(encode(envelope)[:-1] + b"  }\n") == envelope
-
-
-@pytest.mark.rule("AACP-73")
-@pytest.mark.parametrize("kind", KINDS)
-def test_absent_members_are_neither_written_nor_required(kind: str) -> None:
-    assert orjson.loads(encode(decode_value(KINDS[kind]))) == KINDS[kind]
 
 
 @pytest.mark.rule("AACP-14", "AACP-73")
@@ -257,6 +250,11 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
+# What is sound as far as a schema can say: it knows neither calendars nor how a number is spelled.
+# Nor does it know bytes that are no JSON, members of one name, and levels: those have tests below.
+BEYOND_A_SCHEMA = (1.0, "2024-02-30T10:30:00.000Z", "2023-02-29T10:30:00.000Z")
+
+
 @pytest.mark.rule("AACP-73")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_required_members_are_required(name: str) -> None:
@@ -272,12 +270,15 @@ def test_required_members_are_required(name: str) -> None:
         assert error.path == f"/{name}"
 
 
-@pytest.mark.rule("AACP-73", "AACP-74", "AACP-62")
+@pytest.mark.rule("AACP-40", "AACP-73", "AACP-74", "AACP-62")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_member_has_its_type_and_range(name: str) -> None:
     for value in WRONG[name]:
         error = refusal(REQUEST | {name: value})
         assert error.path == f"/{name}", value
+        is_beyond = type(value) in (float, str) and value in BEYOND_A_SCHEMA
+        problems = schemas.problems("aacp-envelope", REQUEST | {name: value})
+        assert (problems == []) is is_beyond, value
 
 
 @pytest.mark.rule("AACP-73", "AACP-62")
@@ -579,12 +580,6 @@ def test_a_time_is_kept_to_the_millisecond(time_ms: int) -> None:
 
 
 @pytest.mark.rule("AACP-40")
-@given(one=times, other=times)
-def test_times_are_ordered_as_their_texts(one: int, other: int) -> None:
-    assert (one < other) is (format_time(one) < format_time(other))
-
-
-@pytest.mark.rule("AACP-40")
 @pytest.mark.parametrize(
     ("time_ms", "written"),
     [
@@ -693,6 +688,10 @@ def test_nan_and_infinities_become_null(number: float) -> None:
     assert encode_payload({"x": number}) == b'{"x":null}'
 
 
+RECURSIVE: list[Any] = []
+RECURSIVE.append({"again": RECURSIVE})
+
+
 class Hostile:
     """Says nothing about itself."""
 
@@ -720,6 +719,7 @@ class Hostile:
         Hostile(),
         len,
         nested(255),
+        RECURSIVE,
     ],
 )
 def test_value_that_is_not_json_is_refused_as_payload(value: Any) -> None:
@@ -727,14 +727,6 @@ def test_value_that_is_not_json_is_refused_as_payload(value: Any) -> None:
         encode_payload(value)
     assert str(caught.value)
     assert caught.value.__cause__ is None
-
-
-@pytest.mark.rule("AACP-12")
-def test_recursive_value_is_refused_as_payload() -> None:
-    value: list[Any] = []
-    value.append({"again": value})
-    with pytest.raises(PayloadError):
-        encode_payload(value)
 
 
 # -- ids
@@ -748,27 +740,7 @@ def test_request_ids_have_documented_characters(text: str) -> None:
     assert is_request_id(text) is expected
 
 
-@pytest.mark.rule("AACP-40")
-@pytest.mark.parametrize("value", NO_AGENT_ID)
-def test_invalid_agent_ids_are_no_agent_ids(value: Any) -> None:
-    assert not is_agent_id(value)
-    assert not is_agent_id("a\ud800")  # cannot arrive, but can be made
-
-
 # -- the schema
-
-# What is sound as far as a schema can say: it knows neither calendars nor how a number is spelled.
-# Nor does it know bytes that are no JSON, members of one name, and levels: those have tests above.
-BEYOND_A_SCHEMA = (1.0, "2024-02-30T10:30:00.000Z", "2023-02-29T10:30:00.000Z")
-
-
-@pytest.mark.rule("AACP-40", "AACP-73")
-@pytest.mark.parametrize("name", WRONG)
-def test_schema_refuses_envelopes_that_decoder_refuses(name: str) -> None:
-    for value in WRONG[name]:
-        is_beyond = type(value) in (float, str) and value in BEYOND_A_SCHEMA
-        problems = schemas.problems("aacp-envelope", REQUEST | {name: value})
-        assert (problems == []) is is_beyond, value
 
 
 @pytest.mark.rule("AACP-40", "AACP-73")

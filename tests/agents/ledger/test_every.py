@@ -138,26 +138,6 @@ async def test_wrong_schedules_are_refused_in_words(harness: CoordinatorHarness)
 
 
 @pytest.mark.rule("AACP-140")
-async def test_processes_enter_each_run_once_and_survive_one_another(
-    harness: CoordinatorHarness,
-) -> None:
-    clerk, store = Clerk(), FaultyStore(shared=True)
-    coordinators = [office(harness, store, clerk, f"host{n}") for n in range(3)]
-    for agents in coordinators:
-        agents.every("* * * * *", "clerk", 1, name="often")
-    first, *others = coordinators
-    await first.start()
-    for agents in others:
-        await agents.start()
-    await asyncio.sleep(150)
-    await first.stop()
-    await asyncio.sleep(300)
-    await others[0].stop()
-    await asyncio.sleep(300)
-    assert clerk.runs == ids(harness, "often", *range(60, 750, 60))
-
-
-@pytest.mark.rule("AACP-140")
 async def test_schedules_of_a_process_that_is_gone_are_kept_by_others(
     harness: CoordinatorHarness,
 ) -> None:

@@ -18,7 +18,7 @@ from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.config.settings import ServerConfig, ToolsSection
-from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
+from foundation_rt.errors import ErrorCode, StructuredError, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from tests.support.coordinators import record_of
@@ -283,23 +283,6 @@ async def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_c
         record = await store.get_request_record(each)
         assert record is not None
         assert record.state is RequestState.COMPLETED
-
-
-@pytest.mark.rule("AACP-28")
-async def test_unexpected_error_is_recorded_as_client_would_read_it(
-    rig: ServerFixture, store: FaultyStore
-) -> None:
-    async def misled(arguments: dict[str, Any], context: ToolContext) -> None:
-        await asyncio.sleep(1.1)
-        raise AbortError("not mine") if arguments.get("abort") else KeyboardInterrupt
-
-    add(rig, misled)
-    peer = rig.connect()
-    run_id = await run_id_of(peer, peer.start("work"))
-    outcome, _, error = await until_known(rig, run_id)
-    assert outcome is Outcome.FAILED
-    assert error is not None
-    assert error.code is ErrorCode.INTERNAL
 
 
 def returns_late(value: Callable[[dict[str, Any]], Any]) -> Tool:

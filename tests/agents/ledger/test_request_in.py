@@ -366,30 +366,6 @@ async def test_process_that_is_stopped_while_it_enters_a_run_keeps_only_that_sch
         assert runs == [runs[0] + timedelta(seconds=n) for n in range(len(runs))]
 
 
-@pytest.mark.rule("AACP-152")
-async def test_two_processes_take_over_each_request_once(office: Office) -> None:
-    async with (
-        office.agents() as one,
-        office.agents("other", serves=False) as other,
-        office.agents("third", serves=False),
-    ):
-
-        async def order(agents: AgentCoordinatorV2, start: int) -> list[str]:
-            ids = []
-            async with office.connection() as connection:
-                for n in range(start, start + 60):
-                    ids.append(await agents.request_in(connection, "clerk", n))
-                    if n % 3 == 0:
-                        await connection.commit()
-                await connection.commit()
-            return ids
-
-        ordered = await asyncio.gather(order(one, 0), order(other, 1000))
-        await office.has_executed(120)
-        await one.send_request("clerk", "last")
-        assert Counter(office.ids[:-1]) == Counter([*ordered[0], *ordered[1]])
-
-
 @pytest.mark.rule("AACP-151")
 async def test_agent_of_another_ledger_gets_it(office: Office, tmp_path: Path) -> None:
     from foundation_rt.agents.transports.nats import NatsTransport

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import orjson
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -36,7 +35,7 @@ from foundation_rt.agents.ledger.types import (
     RequestRecord,
     RequestState,
 )
-from foundation_rt.errors import ErrorCode, StructuredError
+from foundation_rt.errors import ErrorCode
 from tests.support.envelopes import json_values
 
 SENT, HELD, DELAYED, RECEIVED, CLAIMED, COMPLETED, FAILED = RequestState
@@ -210,37 +209,6 @@ def test_claimability_of_each_state(values: dict[str, Any], decision: Claimabili
         assert claimability(expired, "me", NOW_MS) is PASS_OVER
 
 
-near_now = st.none() | st.integers(NOW_MS - 3, NOW_MS + 3)
-queued = st.builds(
-    record,
-    state=st.sampled_from([RECEIVED, CLAIMED]),
-    expires_at_ms=st.integers(NOW_MS - 3, NOW_MS + 3),
-    owner=st.sampled_from([None, "me", "other"]),
-    lease_until_ms=near_now,
-    not_before_ms=near_now,
-)
-
-
-@pytest.mark.rule("AACP-70")
-@given(made=queued, later_ms=st.integers(0, 8))
-def test_live_claim_is_freed_by_time_alone(made: RequestRecord, later_ms: int) -> None:
-    before = evolve(made)
-    if made.state is CLAIMED and made.owner == "me":
-        assert claimability(made, "me", NOW_MS) is PASS_OVER
-        made.owner, before.owner = "other", "other"
-    mine, theirs = (claimability(made, owner, NOW_MS) for owner in ("me", "a third"))
-    lease_until_ms = made.lease_until_ms
-    is_live = made.state is CLAIMED and lease_until_ms is not None and lease_until_ms > NOW_MS
-    if is_live:
-        assert TAKE not in (mine, theirs)
-    else:
-        assert mine is theirs  # who had it last makes no difference
-    if mine is TAKE and made.expires_at_ms > NOW_MS + later_ms:
-        assert claimability(made, "me", NOW_MS + later_ms) is TAKE
-    assert claimability(made, "me", NOW_MS + 3) is PASS_OVER  # expired by then
-    assert made == before
-
-
 # -- outcomes
 
 
@@ -265,26 +233,6 @@ def test_nothing_can_be_completed_that_is_not_there_or_was_never_claimed() -> No
     assert not is_repeated(settled_elsewhere, completion(0))
 
 
-@pytest.mark.rule("AACP-03", "AACP-23")
-@given(
-    state=st.sampled_from(RequestState),
-    claimed=st.integers(0, 5),
-    completed=st.integers(0, 5),
-    outcome=st.sampled_from([COMPLETED, FAILED]),
-)
-def test_an_outcome_is_never_both_new_and_repeated_and_its_kind_does_not_count(
-    state: RequestState, claimed: int, completed: int, outcome: RequestState
-) -> None:
-    made = record(state, epoch=claimed)
-    answers = [
-        (may_complete(made, each), is_repeated(made, each))
-        for each in (completion(completed, COMPLETED), completion(completed, outcome))
-    ]
-    assert answers[0] == answers[1] != (True, True)
-    if state in TERMINAL:
-        assert not answers[0][0]
-
-
 @pytest.mark.rule("AACP-16", "AACP-21")
 @pytest.mark.parametrize("state", RequestState)
 def test_response_settles_request_made_here_for_its_source(
@@ -298,32 +246,6 @@ def test_response_settles_request_made_here_for_its_source(
 
 
 # -- what a RESPONSE carries
-
-
-@pytest.mark.rule("AACP-16")
-@given(value=json_values)
-def test_a_result_is_read_as_it_was_written(value: Any) -> None:
-    result = encode_payload(value)
-    payload = response_payload(COMPLETED, result, None)
-    assert orjson.loads(payload) == {"outcome": "COMPLETED", "result": orjson.loads(result)}
-    assert payload == encode_payload(orjson.loads(payload))
-    assert read_response(payload) == (COMPLETED, result, None)
-
-
-@pytest.mark.rule("AACP-16")
-@given(
-    code=st.sampled_from(ErrorCode),
-    message=st.text(max_size=20),
-    details=st.none() | st.dictionaries(st.text(max_size=5), json_values, max_size=3),
-)
-def test_an_error_is_read_as_it_was_written(
-    code: ErrorCode, message: str, details: dict[str, Any] | None
-) -> None:
-    error = encode_payload(StructuredError(code, message, details).to_wire())
-    payload = response_payload(FAILED, None, error)
-    assert orjson.loads(payload) == {"outcome": "FAILED", "error": orjson.loads(error)}
-    assert payload == encode_payload(orjson.loads(payload))
-    assert read_response(payload) == (FAILED, None, error)
 
 
 @pytest.mark.rule("AACP-16")

@@ -267,18 +267,6 @@ async def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again(
         assert len(harness.logged("transport failed")) == 1
 
 
-async def test_events_after_stop_change_nothing(harness: RunnerHarness) -> None:
-    await harness.runner.stop(0, nothing)
-    calls = dict(harness.store.calls)
-    harness.runner.add_agent("c")
-    harness.runner.kick()
-    for listener in harness.store.listeners:
-        listener(None)
-    await asyncio.sleep(100)
-    assert harness.store.calls == calls
-    assert harness.runner.is_here()
-
-
 def test_the_time_of_a_node_does_not_jump_with_the_wall_clock() -> None:
     class Jumping(ManualClock):
         __slots__ = ("offset",)

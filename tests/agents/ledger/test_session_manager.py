@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -32,80 +32,7 @@ def received(*numbers: int) -> LinkState:
     return link
 
 
-# -- giving out
-
-
-@pytest.mark.rule("AACP-10")
-@given(count=st.integers(0, 50), before=st.integers(0, 2**63))
-def test_numbers_are_given_out_from_one_on_without_gaps(count: int, before: int) -> None:
-    fresh, used = LinkState(), LinkState(last_seq=before)
-    assert [allocate(fresh) for _ in range(count)] == list(range(1, count + 1))
-    assert [allocate(used) for _ in range(count)] == list(range(before + 1, before + count + 1))
-    assert used.last_seq == before + count
-
-
-@pytest.mark.rule("AACP-10", "AACP-11")
-def test_each_end_of_a_link_moves_alone() -> None:
-    link = LinkState()
-    allocate(link)
-    allocate(link)
-    assert (link.acked, link.received_up_to) == (0, 0)
-    record_arrival(link, 1, INCARNATION)
-    assert (link.last_seq, link.acked, link.received_up_to) == (2, 0, 1)
-    acknowledge(link, 1)
-    assert (link.last_seq, link.acked, link.received_up_to) == (2, 1, 1)
-
-
 # -- taking in
-
-
-@pytest.mark.rule("AACP-11")
-def test_number_in_order_advances_acknowledgement() -> None:
-    link = LinkState()
-    for seq in range(1, 20):
-        assert record_arrival(link, seq, INCARNATION) is SequenceStatus.NEW
-        assert (link.received_up_to, link.out_of_order) == (seq, set())
-        assert missing(link) == []
-
-
-@pytest.mark.rule("AACP-11")
-def test_the_acknowledgement_stops_at_a_gap_and_passes_all_of_it_when_it_is_filled() -> None:
-    link = received(1, 3, 4, 7)
-    assert (link.received_up_to, missing(link)) == (1, [2, 5, 6])
-    record_arrival(link, 2, INCARNATION)
-    assert (link.received_up_to, missing(link)) == (4, [5, 6])
-    record_arrival(link, 6, INCARNATION)
-    assert (link.received_up_to, missing(link)) == (4, [5])
-    record_arrival(link, 5, INCARNATION)
-    assert (link.received_up_to, missing(link), link.out_of_order) == (7, [], set())
-
-
-@pytest.mark.rule("AACP-11")
-@pytest.mark.parametrize("order", list(permutations(range(1, 6))))
-def test_order_of_arrival_makes_no_difference(order: tuple[int, ...]) -> None:
-    assert received(*order) == LinkState(received_up_to=5)
-
-
-@pytest.mark.rule("AACP-11")
-def test_repeated_number_is_duplicate() -> None:
-    link = received(1, 2, 5)
-    before = received(1, 2, 5)
-    for seq in (1, 2, 5):
-        assert record_arrival(link, seq, INCARNATION) is SequenceStatus.DUPLICATE
-    assert link == before
-
-
-@pytest.mark.rule("AACP-58")
-@pytest.mark.parametrize("received_up_to", [0, 1, 10_000, 2**62])
-def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(received_up_to: int) -> None:
-    first_gap = received_up_to + 1
-    link = LinkState(received_up_to=received_up_to)
-    assert record_arrival(link, first_gap + WINDOW + 1, INCARNATION) is SequenceStatus.BEYOND
-    assert record_arrival(link, 2**63 - 1, INCARNATION) is SequenceStatus.BEYOND
-    assert link == LinkState(received_up_to=received_up_to)
-    assert record_arrival(link, first_gap + WINDOW, INCARNATION) is SequenceStatus.NEW
-    assert link.out_of_order == {first_gap + WINDOW}
-    assert len(missing(link)) == WINDOW
 
 
 @pytest.mark.rule("AACP-58")
@@ -123,38 +50,6 @@ def test_at_most_window_waits_behind_gap_and_refused_number_can_return() -> None
     assert record_arrival(link, 1, INCARNATION) is SequenceStatus.NEW
     assert (link.received_up_to, link.out_of_order) == (WINDOW + 1, set())
     assert record_arrival(link, WINDOW + 2, INCARNATION) is SequenceStatus.NEW
-
-
-# -- being acknowledged
-
-
-@pytest.mark.rule("AACP-59")
-@pytest.mark.parametrize(
-    ("ack", "settled"),
-    [(0, []), (3, []), (4, []), (5, [5]), (8, [5, 6, 7, 8]), (9, []), (2**63 - 1, []), (-1, [])],
-)
-def test_an_acknowledgement_settles_what_is_new_and_was_given_out(
-    ack: int, settled: list[int]
-) -> None:
-    link = LinkState(last_seq=8, acked=4)
-    assert list(acknowledge(link, ack)) == settled
-    assert link == LinkState(last_seq=8, acked=settled[-1] if settled else 4)
-    assert list(acknowledge(link, ack)) == []
-
-
-@pytest.mark.rule("AACP-59")
-@given(acks=st.lists(st.integers(-2, 40), max_size=40), last_seq=st.integers(0, 30))
-def test_every_number_is_settled_once_in_order_and_never_skipped(
-    acks: list[int], last_seq: int
-) -> None:
-    link = LinkState(last_seq=last_seq)
-    settled = []
-    for ack in acks:
-        before = link.acked
-        settled += acknowledge(link, ack)
-        assert before <= link.acked <= last_seq
-    assert settled == list(range(1, link.acked + 1))
-    assert link.acked == max([0, *(ack for ack in acks if ack <= last_seq)])
 
 
 # -- both, against a model
@@ -252,7 +147,7 @@ class Links(RuleBasedStateMachine):
         assert all(earlier <= later for earlier, later in pairwise(self.acks))
 
 
-TestLinks = pytest.mark.rule("AACP-10", "AACP-11")(Links.TestCase)
+TestLinks = pytest.mark.rule("AACP-10", "AACP-11", "AACP-59")(Links.TestCase)
 TestLinks.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
@@ -321,24 +216,6 @@ def test_low_watermark_never_passes_its_own_number() -> None:
     assert (link.received_up_to, link.out_of_order) == (5, {8})
     assert record_arrival(link, 7, INCARNATION, 2**63 - 1) is SequenceStatus.NEW
     assert (link.received_up_to, link.out_of_order) == (8, set())
-
-
-@pytest.mark.rule("AACP-69")
-@given(
-    acks=st.lists(st.integers(0, 12), max_size=6),
-    order=st.permutations([*range(1, 11), *range(1, 11)]),
-)
-def test_low_watermark_changes_nothing_for_complete_receiver(
-    acks: list[int], order: list[int]
-) -> None:
-    sender, receiver, plain = LinkState(last_seq=10), LinkState(), LinkState()
-    for place, seq in enumerate(order):
-        assert record_arrival(receiver, seq, INCARNATION, sender.low_watermark) is record_arrival(
-            plain, seq, INCARNATION
-        )
-        assert receiver == plain
-        if place % 3 == 0 and acks:
-            acknowledge(sender, min(acks.pop(), receiver.received_up_to))
 
 
 @pytest.mark.rule("AACP-68", "AACP-42")
