@@ -1,10 +1,12 @@
-"""Task servers for tests: on a store in memory in this process, or in processes of their own."""
+"""Task servers for tests: in this process, on a file of its own, or in processes of their own."""
 
 from __future__ import annotations
 
 import signal
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,10 +14,11 @@ from attrs import frozen
 
 from foundation_rt import Server
 from foundation_rt.apps.task_server.app import create_task_server
+from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.client import Client, connect
 from tests.support.http_server import free_port
 from tests.support.process import ServerProcess, command, environment
-from tests.task_server.memory_store import MemoryStore
+from tests.task_server.stores.places import new_folder
 
 TASK = {
     "title": "Write the release notes",
@@ -46,13 +49,20 @@ class Database:
         return command("task-server", *first, "--database", self.url, *rest)
 
 
-def memory_server(
-    store: MemoryStore | None = None, *, over_http: bool = False, **settings: Any
+class FileStore(SqliteTaskStore):
+    """A store in a file of its own, which goes with it."""
+
+    def __init__(self) -> None:
+        folder = new_folder()
+        weakref.finalize(self, folder.cleanup)
+        super().__init__(Path(folder.name) / "tasks.db")
+
+
+def task_server(
+    store: FileStore | None = None, *, over_http: bool = False, **settings: Any
 ) -> Server:
-    """Return a task server on a store in memory, with these settings of the section."""
-    with patch(
-        "foundation_rt.apps.task_server.app.make_store", return_value=store or MemoryStore()
-    ):
+    """Return a task server on an empty store, with these settings of the section."""
+    with patch("foundation_rt.apps.task_server.app.make_store", return_value=store or FileStore()):
         return create_task_server({"task_server": settings}, over_http=over_http)
 
 

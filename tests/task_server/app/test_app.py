@@ -9,7 +9,7 @@ import pytest
 from foundation_rt import ConfigError, UsageError
 from foundation_rt.apps.task_server.app import create_task_server, default_database
 from tests.support.public_imports import private_imports
-from tests.task_server.app.servers import memory_server
+from tests.task_server.app.servers import task_server
 
 PUBLIC = (
     "base.backoff",
@@ -24,7 +24,7 @@ PUBLIC = (
 
 @pytest.mark.rule("TASKS-06")
 def test_defaults_fit_thousands_of_tasks() -> None:
-    config = memory_server().load_config()
+    config = task_server().load_config()
 
     assert config.tools.max_payload_bytes == 16 * 2**20
     assert config.transport.max_line_bytes == config.http.max_body_bytes == 20 * 2**20
@@ -35,7 +35,7 @@ def test_defaults_fit_thousands_of_tasks() -> None:
 
 @pytest.mark.rule("TASKS-06")
 def test_calls_over_http_are_counted_and_limited() -> None:
-    config = memory_server(over_http=True).load_config()
+    config = task_server(over_http=True).load_config()
 
     assert config.telemetry.metrics
     assert (config.rate_limit.per_tool, config.rate_limit.window_ms) == (100, 60_000)
@@ -59,14 +59,14 @@ def test_operator_overrides_every_default(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.rule("TASKS-05")
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="max_batch"):
-        memory_server(max_batch=0)
+        task_server(max_batch=0)
     with pytest.raises(ConfigError, match="database"):
-        memory_server(database="mysql://root:secret@db/tasks")
+        task_server(database="mysql://root:secret@db/tasks")
 
 
 @pytest.mark.rule("TASKS-05")
 async def test_largest_batch_is_that_of_the_settings() -> None:
-    tool = memory_server(max_batch=7).get("mcp-tasks")
+    tool = task_server(max_batch=7).get("mcp-tasks")
 
     assert tool is not None
     assert tool.definition.input_schema["properties"]["tasks"]["maxItems"] == 7
@@ -77,7 +77,7 @@ def test_formats_have_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOUNDATION_RT_TOOLS__CHECK_FORMATS", "false")
 
     with pytest.raises(UsageError, match="check_formats"):
-        memory_server()
+        task_server()
 
 
 @pytest.mark.rule("TASKS-01")

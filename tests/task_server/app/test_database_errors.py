@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from foundation_rt import ToolError
@@ -13,9 +16,9 @@ from foundation_rt.base.database.errors import (
     DatabaseUnavailableError,
     TransactionFailedError,
 )
+from foundation_rt.base.database.sqlite import SqliteDatabase
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.task_server.app.servers import TASK, memory_server
-from tests.task_server.memory_store import MemoryStore
+from tests.task_server.app.servers import TASK, task_server
 
 CALLS = {
     "mcp-tasks": {"tasks": [TASK]},
@@ -29,18 +32,17 @@ CALLS = {
 SECRET = "INSERT INTO tasks at 10.0.0.7"
 
 
-class Broken(MemoryStore):
-    """Fails every operation of a client."""
+@contextmanager
+def failing(error: DatabaseError) -> Iterator[None]:
+    """Have every operation of a store fail."""
 
-    def __init__(self, error: DatabaseError) -> None:
-        super().__init__()
-        self.error = error
-        self.is_broken = True
+    async def fail(*_: object, **__: object) -> None:
+        raise error
 
-    def _begin(self) -> str:
-        if self.is_broken:
-            raise self.error
-        return super()._begin()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read", "write"):
+            patch.setattr(SqliteDatabase, name, fail)
+        yield
 
 
 @pytest.mark.rule("TASKS-14")
@@ -58,8 +60,8 @@ class Broken(MemoryStore):
 async def test_error_of_the_database_is_a_tool_error(
     error: DatabaseError, code: str, reason: str, tool: str
 ) -> None:
-    async with TestClient(memory_server(Broken(error))) as client:
-        with pytest.raises(ToolError) as refused:
+    async with TestClient(task_server()) as client:
+        with failing(error), pytest.raises(ToolError) as refused:
             await client.call_tool(tool, CALLS[tool])
 
     details = refused.value.details
@@ -71,7 +73,7 @@ async def test_error_of_the_database_is_a_tool_error(
 
 @pytest.mark.rule("TASKS-14")
 async def test_resources_and_prompts_say_that_the_database_is_away() -> None:
-    async with TestClient(memory_server(Broken(DatabaseUnavailableError(SECRET)))) as client:
+    async with TestClient(task_server()) as client:
         for request in (
             client.read_resource("task://all"),
             client.read_resource("task://1"),
@@ -79,7 +81,7 @@ async def test_resources_and_prompts_say_that_the_database_is_away() -> None:
             client.get_prompt("task-report-template"),
             client.complete("task://{id}", "id", "1"),
         ):
-            with pytest.raises(ProtocolError) as refused:
+            with failing(DatabaseUnavailableError(SECRET)), pytest.raises(ProtocolError) as refused:
                 await request
             assert refused.value.code == -32603
             assert refused.value.data["details"]["reason"] == "database_unavailable"
@@ -88,10 +90,9 @@ async def test_resources_and_prompts_say_that_the_database_is_away() -> None:
 
 @pytest.mark.rule("TASKS-15")
 async def test_health_asks_the_database() -> None:
-    store = Broken(DatabaseUnavailableError(SECRET))
-    async with TestClient(memory_server(store)) as client:
-        away = await client.call("health")
-        store.is_broken = False
+    async with TestClient(task_server()) as client:
+        with failing(DatabaseUnavailableError(SECRET)):
+            away = await client.call("health")
         summary = await client.call("mcp-tasks-summary")
 
     assert away["status"] == "unhealthy"

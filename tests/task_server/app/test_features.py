@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.task_server.app.servers import TASK, memory_server, stored
+from tests.task_server.app.servers import TASK, stored, task_server
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
@@ -20,7 +20,7 @@ async def read(client: TestClient, uri: str) -> Any:
 
 @pytest.mark.rule("TASKS-36")
 async def test_resources_are_listed_as_json() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         resources = await client.list_resources()
         templates = await client.list_resource_templates()
 
@@ -31,7 +31,7 @@ async def test_resources_are_listed_as_json() -> None:
 
 @pytest.mark.rule("TASKS-36")
 async def test_resources_have_what_the_tools_show() -> None:
-    async with TestClient(memory_server(resource_max_tasks=2)) as client:
+    async with TestClient(task_server(resource_max_tasks=2)) as client:
         await stored(client, TASK, TASK, TASK)
         tasks = (await client.call("mcp-tasks-list"))["tasks"]
         summary = await client.call("mcp-tasks-summary")
@@ -45,7 +45,7 @@ async def test_resources_have_what_the_tools_show() -> None:
 @pytest.mark.rule("TASKS-37")
 @pytest.mark.parametrize(("revision", "not_found"), [(HANDSHAKE, -32002), (STATELESS, -32602)])
 async def test_id_that_is_none_and_id_that_no_task_has(revision: str, not_found: int) -> None:
-    async with TestClient(memory_server(), revision=revision) as client:
+    async with TestClient(task_server(), revision=revision) as client:
         await stored(client, TASK)
         for uri, code in (
             ("task://abc", -32602),
@@ -65,7 +65,7 @@ async def test_id_that_is_none_and_id_that_no_task_has(revision: str, not_found:
 
 @pytest.mark.rule("TASKS-36")
 async def test_ids_are_completed() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, *[TASK] * 12)
 
         assert await client.complete("task://{id}", "id", "1") == ["1", "10", "11", "12"]
@@ -76,7 +76,7 @@ async def test_ids_are_completed() -> None:
 
 @pytest.mark.rule("TASKS-36", "TASKS-09")
 async def test_subscribers_are_told_of_changes() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         for uri in ("task://all", "db://stats", "task://1", "task://2"):
             await client.request("resources/subscribe", {"uri": uri})
         await stored(client, TASK)
@@ -101,7 +101,7 @@ async def prompt(client: TestClient, name: str, **arguments: str) -> str:
 
 @pytest.mark.rule("TASKS-38")
 async def test_prompts_have_the_figures_of_the_moment() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         before = await prompt(client, "summarize-tasks-by-status")
         await stored(
             client, {"title": "a", "dueDate": "2020-01-01"}, {"title": "b", "status": "DONE"}
@@ -127,7 +127,7 @@ async def test_prompts_have_the_figures_of_the_moment() -> None:
 
 @pytest.mark.rule("TASKS-38")
 async def test_prompts_are_listed_with_their_arguments() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         listed = {each["name"]: each["arguments"] for each in await client.list_prompts()}
 
     assert {
@@ -153,7 +153,7 @@ async def test_prompts_are_listed_with_their_arguments() -> None:
     ],
 )
 async def test_wrong_arguments_of_prompts_are_refused(name: str, arguments: dict[str, str]) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         with pytest.raises(ProtocolError) as refused:
             await client.get_prompt(name, **arguments)
 
@@ -162,7 +162,7 @@ async def test_wrong_arguments_of_prompts_are_refused(name: str, arguments: dict
 
 @pytest.mark.rule("TASKS-38")
 async def test_arguments_of_prompts_are_completed() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         assert await client.complete("summarize-tasks-by-status", "status", "") == [
             "TODO",
             "IN_PROGRESS",

@@ -12,8 +12,7 @@ from foundation_rt import ToolError
 from foundation_rt.apps.task_server.queries import EXACT_TOTAL, TaskFilter, TaskPage
 from foundation_rt.apps.task_server.tools.lists import CursorError, decode_cursor, encode_cursor
 from foundation_rt.testing import TestClient
-from tests.task_server.app.servers import TASK, memory_server, stored
-from tests.task_server.memory_store import MemoryStore
+from tests.task_server.app.servers import TASK, FileStore, stored, task_server
 
 TITLES = ["Write docs", "Fix the door", "Buy paint", "WRITE tests", "Call Ägidius"]
 
@@ -30,7 +29,7 @@ async def all_pages(client: TestClient, **arguments: Any) -> list[dict[str, Any]
 
 @pytest.mark.rule("TASKS-26")
 async def test_pages_are_counted_from_zero() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, *({"title": title} for title in TITLES))
         pages = [await client.call("mcp-tasks-list", page=n, pageSize=2) for n in range(4)]
 
@@ -49,7 +48,7 @@ async def test_pages_are_counted_from_zero() -> None:
 @pytest.mark.rule("TASKS-26")
 @pytest.mark.parametrize("sort", ["id", "-id", "dueDate", "-dueDate", "priority", "-updatedAt"])
 async def test_cursor_leads_through_every_task_once(sort: str) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(
             client,
             *({"title": title, "dueDate": None if n % 2 else f"2026-01-0{n + 1}"}
@@ -66,7 +65,7 @@ async def test_cursor_leads_through_every_task_once(sort: str) -> None:
 
 @pytest.mark.rule("TASKS-26", "TASKS-13")
 async def test_cursor_of_another_list_is_refused() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, *({"title": title} for title in TITLES))
         cursor = (await client.call("mcp-tasks-list", pageSize=1))["nextCursor"]
         for arguments in (
@@ -101,7 +100,7 @@ async def test_cursor_of_another_list_is_refused() -> None:
     ],
 )
 async def test_forged_cursor_is_refused(sort: Any, key: object) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK, TASK)
         cursor = (await client.call("mcp-tasks-list", pageSize=1, sort=sort))["nextCursor"]
     version, fingerprint, _, number = orjson.loads(base64.urlsafe_b64decode(cursor + "=="))
@@ -114,10 +113,11 @@ async def test_forged_cursor_is_refused(sort: Any, key: object) -> None:
 
 @pytest.mark.rule("TASKS-26")
 async def test_cursor_is_opaque_and_short() -> None:
-    store = MemoryStore()
-    async with TestClient(memory_server(store)) as client:
+    store = FileStore()
+    async with TestClient(task_server(store)) as client:
         await stored(client, {"title": "x" * 255, "project": "p" * 100})
-    [task] = store.tasks.values()
+        task = await store.get_task(1)
+    assert task is not None
 
     cursor = encode_cursor(task, TaskFilter(project="p" * 100), "updatedAt", True)
     assert len(cursor) < 200
@@ -138,7 +138,7 @@ async def test_cursor_is_opaque_and_short() -> None:
 async def test_argument_that_the_schema_allows_and_the_tool_does_not(
     arguments: dict[str, Any], reason: str, path: str
 ) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         with pytest.raises(ToolError) as refused:
             await client.call_tool("mcp-tasks-list", arguments)
 
@@ -149,7 +149,7 @@ async def test_argument_that_the_schema_allows_and_the_tool_does_not(
 
 @pytest.mark.rule("TASKS-28")
 async def test_conditions_choose_tasks() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         first = await stored(client, *({"title": title} for title in TITLES))
         second = await stored(
             client,
@@ -178,7 +178,7 @@ async def test_conditions_choose_tasks() -> None:
 
 @pytest.mark.rule("TASKS-28")
 async def test_fields_choose_the_members_of_each_task() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK)
         page = await client.call("mcp-tasks-list", fields=["priority", "title"])
 
@@ -188,7 +188,7 @@ async def test_fields_choose_the_members_of_each_task() -> None:
 @pytest.mark.rule("TASKS-29")
 async def test_list_ends_after_a_whole_task_when_it_grows_too_long() -> None:
     tasks = [{"title": f"{n}", "description": "\U0001f600" * 500} for n in range(40)]
-    async with TestClient(memory_server(max_answer_bytes=16_384)) as client:
+    async with TestClient(task_server(max_answer_bytes=16_384)) as client:
         await stored(client, *tasks)
         page = await client.call("mcp-tasks-list")
         whole = await all_pages(client)
@@ -203,7 +203,7 @@ async def test_list_ends_after_a_whole_task_when_it_grows_too_long() -> None:
 
 @pytest.mark.rule("TASKS-29")
 async def test_one_task_is_shown_however_large_it_is() -> None:
-    async with TestClient(memory_server(max_answer_bytes=4096)) as client:
+    async with TestClient(task_server(max_answer_bytes=4096)) as client:
         await stored(client, *[{"title": "x", "description": "\x01" * 2000}] * 2)
         page = await client.call("mcp-tasks-list")
 
@@ -212,13 +212,13 @@ async def test_one_task_is_shown_however_large_it_is() -> None:
 
 @pytest.mark.rule("TASKS-27")
 async def test_total_that_is_a_lower_bound_says_so() -> None:
-    class Large(MemoryStore):
+    class Large(FileStore):
         async def list_tasks(self, query: Any) -> TaskPage:
             return TaskPage([], False, EXACT_TOTAL, True)
 
-    async with TestClient(memory_server(Large())) as client:
+    async with TestClient(task_server(Large())) as client:
         page = await client.call("mcp-tasks-list", query="x")
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         exact = await client.call("mcp-tasks-list")
 
     assert (page["total"], page["totalIsLowerBound"], page["totalPages"]) == (10_000, True, 100)
@@ -227,7 +227,7 @@ async def test_total_that_is_a_lower_bound_says_so() -> None:
 
 @pytest.mark.rule("TASKS-30")
 async def test_summary_counts_every_status() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         empty = await client.call("mcp-tasks-summary")
         await stored(
             client,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.testing import SequentialIds, TestClient
-from tests.task_server.app.servers import TASK, memory_server, stored
+from tests.task_server.app.servers import TASK, stored, task_server
 
 
 def audited(client: TestClient) -> list[dict[str, Any]]:
@@ -23,7 +23,7 @@ def audited(client: TestClient) -> list[dict[str, Any]]:
 
 @pytest.mark.rule("TASKS-61", "TASKS-62")
 async def test_every_change_has_an_audit_record_with_the_id_of_its_call() -> None:
-    async with TestClient(memory_server(), ids=SequentialIds()) as client:
+    async with TestClient(task_server(), ids=SequentialIds()) as client:
         await stored(client, {"title": "a"}, TASK)
         await client.call("mcp-tasks-claim", worker="w")
         await client.call("mcp-tasks-update", updates=[{"id": 1, "status": "DONE"}])
@@ -45,7 +45,7 @@ async def test_every_change_has_an_audit_record_with_the_id_of_its_call() -> Non
 
 @pytest.mark.rule("TASKS-59")
 async def test_session_is_sent_log_messages_about_its_job() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await client.request("logging/setLevel", {"level": "info"})
         await stored(client, TASK, TASK)
         messages: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ async def test_session_is_sent_log_messages_about_its_job() -> None:
 
 @pytest.mark.rule("TASKS-59")
 async def test_repeated_call_is_no_new_job() -> None:
-    async with TestClient(memory_server(), ids=SequentialIds()) as client:
+    async with TestClient(task_server(), ids=SequentialIds()) as client:
         for _ in range(2):
             await client.call("mcp-tasks", tasks=[TASK], requestKey="k", waitMs=25_000)
         events = [record["eventType"] for record in audited(client)]

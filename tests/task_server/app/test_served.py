@@ -143,42 +143,6 @@ async def test_batch_is_stored_listed_and_worked_off(way: Way, database: Databas
     assert summary["countByStatus"] == {"TODO": 18, "IN_PROGRESS": 1, "DONE": 1}
 
 
-@pytest.mark.rule("TASKS-36", "TASKS-38", "TASKS-35")
-@way
-async def test_resources_prompts_and_help_are_served(way: Way, database: Database) -> None:
-    async with way(database) as client:
-        await submit(client, [TASK])
-        tools = [tool.name for tool in await client.list_tools()]
-        [whole] = await read(client, "task://all")
-        one = await read(client, f"task://{whole['id']}")
-        figures = await read(client, "db://stats")
-        prompt = await client.get_prompt("summarize-tasks-by-status", {"status": "DONE"})
-        described = await call(client, "mcp-help")
-
-    assert len(tools) == 11
-    assert one == whole
-    assert figures["totalCount"] == 1
-    assert "1 tasks (0 TODO, 1 IN_PROGRESS, 0 DONE)" in str(prompt.wire)
-    assert [each["name"] for each in described["tools"]] == sorted(tools)
-
-
-@pytest.mark.rule("TASKS-22")
-@way
-async def test_five_callers_with_a_hundred_tasks_each_lose_none(
-    way: Way, database: Database
-) -> None:
-    async with way(database) as client:
-        async with asyncio.TaskGroup() as group:
-            for number in range(5):
-                group.create_task(submit(client, batch(100, project=f"p{number}")))
-        summaries = [await call(client, "mcp-tasks-summary", project=f"p{n}") for n in range(5)]
-        page = await call(client, "mcp-tasks-list", project="p3", pageSize=1000, fields=["title"])
-        titles = [task["title"] for task in page["tasks"]]
-
-    assert [each["totalCount"] for each in summaries] == [100] * 5
-    assert titles == [f"Task {n}" for n in range(100)]
-
-
 @pytest.mark.rule("TASKS-02")
 async def test_two_processes_share_a_database(database: Database) -> None:
     async with over_stdio(database) as one, over_stdio(database) as other:
@@ -365,15 +329,3 @@ async def test_database_that_comes_back_is_used_again() -> None:
     assert (refused.value.code, details["reason"]) == ("RESOURCE_EXHAUSTED", "database_unavailable")
     assert name not in str(refused.value)
     assert (answer["status"], summary["totalCount"]) == ("COMPLETED", 2)
-
-
-@pytest.mark.rule("TASKS-02", "TASKS-14")
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_url_of_the_database_is_in_no_message(scheme: str) -> None:
-    url = f"{scheme}://me:hunter2@127.0.0.1:1/tasks"
-    ended = run("task-server", "--database", url)
-
-    assert ended.returncode == 1
-    assert "PostgreSQL is not reached" in ended.stderr
-    assert "hunter2" not in ended.stderr
-    assert ended.stderr.strip()

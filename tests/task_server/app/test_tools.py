@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt import ToolError
 from foundation_rt.testing import TestClient
-from tests.task_server.app.servers import TASK, memory_server
+from tests.task_server.app.servers import TASK, task_server
 
 WRITING = {
     "mcp-tasks",
@@ -44,7 +44,7 @@ DEFAULTS = {
 
 
 async def listed() -> dict[str, dict[str, Any]]:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         return {tool["name"]: tool for tool in await client.list_tools()}
 
 
@@ -78,26 +78,16 @@ async def test_every_tool_has_title_annotations_and_the_schema_of_its_answer() -
 
 @pytest.mark.rule("TASKS-20")
 async def test_unknown_arguments_are_refused() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         for name in ARGUMENTS:
             with pytest.raises(ToolError) as refused:
                 await client.call_tool(name, {"strange": 1})
             assert refused.value.code == "INVALID_ARGUMENT"
 
 
-@pytest.mark.rule("TASKS-20")
-def test_scopes_follow_from_what_a_tool_does() -> None:
-    server = memory_server()
-
-    for name in ARGUMENTS.keys() - {"health"}:
-        tool = server.get(name)
-        assert tool is not None
-        assert tool.scopes == {"tasks:write" if name in WRITING else "tasks:read"}
-
-
 @pytest.mark.rule("TASKS-04")
 async def test_read_only_server_has_no_tool_that_writes() -> None:
-    async with TestClient(memory_server(read_only=True)) as client:
+    async with TestClient(task_server(read_only=True)) as client:
         names = {tool["name"] for tool in await client.list_tools()}
 
     assert names == ARGUMENTS.keys() - WRITING
@@ -105,13 +95,14 @@ async def test_read_only_server_has_no_tool_that_writes() -> None:
 
 @pytest.mark.rule("TASKS-04", "TASKS-35")
 async def test_read_only_server_does_not_speak_of_tools_that_write() -> None:
-    async with TestClient(memory_server(read_only=True)) as client:
+    async with TestClient(task_server(read_only=True)) as client:
         answer = await client.call("mcp-help")
         prompts = {each["name"] for each in await client.list_prompts()}
 
     named = {
         word.strip(".,;:") for text in answer["workflow"] + answer["tips"] for word in text.split()
     }
+    assert {each["name"] for each in answer["tools"]} == ARGUMENTS.keys() - WRITING
     assert not named & WRITING
     assert "mcp-tasks-list" in named
     assert prompts == {"summarize-tasks-by-status", "task-report-template"}
@@ -120,7 +111,7 @@ async def test_read_only_server_does_not_speak_of_tools_that_write() -> None:
 @pytest.mark.rule("TASKS-34")
 async def test_schema_of_a_task_is_the_one_that_is_enforced() -> None:
     tools = await listed()
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         schema = await client.call("mcp-schema-tasks")
 
     assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
@@ -132,7 +123,7 @@ async def test_schema_of_a_task_is_the_one_that_is_enforced() -> None:
     "draft", [jsonschema_rs.Draft7Validator, jsonschema_rs.Draft202012Validator]
 )
 async def test_schema_of_a_task_means_the_same_in_both_dialects(draft: Any) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         schema = await client.call("mcp-schema-tasks")
     del schema["$schema"]
     validator = draft(schema, validate_formats=True)
@@ -158,7 +149,7 @@ async def test_schema_of_a_task_means_the_same_in_both_dialects(draft: Any) -> N
 @pytest.mark.rule("TASKS-35")
 async def test_help_describes_every_tool_from_the_registry() -> None:
     tools = await listed()
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         answer = await client.call("mcp-help")
         one = await client.call("mcp-help", tool="mcp-job-status")
         with pytest.raises(ToolError, match="There is no tool 'rm'"):
@@ -175,18 +166,10 @@ async def test_help_describes_every_tool_from_the_registry() -> None:
     assert answer["workflow"] and answer["tips"]
 
 
-@pytest.mark.rule("TASKS-35")
-async def test_help_shows_a_caller_the_tools_it_may_call() -> None:
-    async with TestClient(memory_server(read_only=True)) as client:
-        answer = await client.call("mcp-help")
-
-    assert {each["name"] for each in answer["tools"]} == ARGUMENTS.keys() - WRITING
-
-
 @pytest.mark.rule("TASKS-09")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 async def test_capabilities_name_asynchronous_batches_and_subscriptions(revision: str) -> None:
-    async with TestClient(memory_server(), handshake=False) as client:
+    async with TestClient(task_server(), handshake=False) as client:
         params = {
             "protocolVersion": revision,
             "capabilities": {},

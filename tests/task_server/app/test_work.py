@@ -9,12 +9,12 @@ import pytest
 
 from foundation_rt import ToolError
 from foundation_rt.testing import TestClient
-from tests.task_server.app.servers import TASK, memory_server, stored
+from tests.task_server.app.servers import TASK, stored, task_server
 
 
 @pytest.mark.rule("TASKS-31")
 async def test_claimed_tasks_are_in_progress_and_belong_to_the_worker() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, {"title": "a"}, {"title": "b", "priority": "URGENT"}, {"title": "c"})
         named = await client.call("mcp-tasks-claim", worker="agent-7", leaseSeconds=30)
         others = await client.call("mcp-tasks-claim", count=50)
@@ -30,7 +30,7 @@ async def test_claimed_tasks_are_in_progress_and_belong_to_the_worker() -> None:
 @pytest.mark.rule("TASKS-31")
 async def test_claimed_tasks_that_do_not_fit_are_named() -> None:
     tasks = [{"title": f"{n}", "description": "x" * 2000} for n in range(10)]
-    async with TestClient(memory_server(max_answer_bytes=8192)) as client:
+    async with TestClient(task_server(max_answer_bytes=8192)) as client:
         await stored(client, *tasks)
         answer = await client.call("mcp-tasks-claim", count=10, worker="w")
         rest = await client.call("mcp-tasks-list", ids=answer["moreIds"], fields=["claimedBy"])
@@ -44,7 +44,7 @@ async def test_claimed_tasks_that_do_not_fit_are_named() -> None:
 
 @pytest.mark.rule("TASKS-32")
 async def test_update_changes_members_and_null_clears_them() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK, TASK)
         changed = await client.call(
             "mcp-tasks-update",
@@ -82,7 +82,7 @@ async def test_update_changes_members_and_null_clears_them() -> None:
 
 @pytest.mark.rule("TASKS-12")
 async def test_stale_version_is_refused_with_the_current_ones() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK, TASK)
         await client.call("mcp-tasks-update", updates=[{"id": 2, "status": "DONE"}])
         with pytest.raises(ToolError) as refused:
@@ -106,7 +106,7 @@ async def test_stale_version_is_refused_with_the_current_ones() -> None:
 
 @pytest.mark.rule("TASKS-12")
 async def test_unknown_tasks_of_an_update_are_not_found() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK)
         with pytest.raises(ToolError) as refused:
             updates = [{"id": number, "title": "x"} for number in (9, 1, 8)]
@@ -147,7 +147,7 @@ async def test_unknown_tasks_of_an_update_are_not_found() -> None:
 async def test_change_that_the_schema_allows_and_the_tool_does_not(
     tool: str, arguments: dict[str, Any], reason: str, path: str
 ) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         await stored(client, TASK)
         with pytest.raises(ToolError) as refused:
             await client.call_tool(tool, arguments)
@@ -180,7 +180,7 @@ LEASED = {"id": 1, "leaseSeconds": 29}
 async def test_arguments_beyond_their_limits_are_refused(
     tool: str, arguments: dict[str, Any], path: str
 ) -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         with pytest.raises(ToolError) as refused:
             await client.call_tool(tool, arguments)
 
@@ -190,7 +190,7 @@ async def test_arguments_beyond_their_limits_are_refused(
 
 @pytest.mark.rule("TASKS-33")
 async def test_tasks_are_deleted_by_id_and_by_job() -> None:
-    async with TestClient(memory_server()) as client:
+    async with TestClient(task_server()) as client:
         job_id = await stored(client, TASK, TASK, TASK)
         await stored(client, TASK)
         by_id = await client.call("mcp-tasks-delete", ids=[2, 99, 2, 77.0])

@@ -37,6 +37,11 @@ Place = Callable[[], AbstractContextManager[Database]]
 _MEMORY = Path("/dev/shm")
 
 
+def new_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder, in memory where that is possible."""
+    return tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+
+
 @contextmanager
 def _sqlite(**attributes: Any) -> Iterator[Database]:
     """Yield a file; a second store on it is in another process, as a process opens it once.
@@ -53,7 +58,7 @@ def _sqlite(**attributes: Any) -> Iterator[Database]:
             setattr(store, name, value)
         return store
 
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+    with new_folder() as folder:
         path = Path(folder) / "tasks.db"
         yield Database(make, lambda: StoreElsewhere(path))
 

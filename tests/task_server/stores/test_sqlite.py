@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -16,6 +15,7 @@ from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.apps.task_server.tasks import STATUSES, NewTask, SortKey
 from foundation_rt.base.database.sqlite.committer import Committer
 from tests.support.sizes import size
+from tests.task_server.stores.places import new_folder
 from tests.task_server.stores.support import PAST, add, opened, stored, task
 
 FEW, MANY = 2_000, size(20_000, 200_000)
@@ -110,8 +110,7 @@ OPERATIONS: dict[str, Operation] = {
 
 @contextmanager
 def file() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with new_folder() as folder:
         yield Path(folder) / "tasks.db"
 
 
