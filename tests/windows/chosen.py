@@ -55,8 +55,6 @@ TESTS = (
     "tests/host/web/test_socket.py",
     "tests/task_server/app/test_work.py",
     f"{_TASKS}::test_accepted_jobs_are_done_once_however_often_processes_are_killed",
-    f"{_TASKS}::test_four_processes_claim_each_task_once",
-    f"{_TASKS}::test_two_processes_on_one_file_lose_nothing",
     "tests/test_vectors.py",
 )
 """What `make windows` runs: of these, all that needs nothing that Windows has not.

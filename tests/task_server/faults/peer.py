@@ -3,7 +3,7 @@
     python -m tests.task_server.faults.peer STORE ROLE [ARGUMENT ...]
 
 STORE is ``SCHEMA@postgresql://...``. A peer opens the store, says "ready", and plays its role. It
-says what it has done in lines of words. Roles that begin together wait for a line first.
+says what it has done in lines of words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from hashlib import sha256
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -44,11 +43,6 @@ def make_store(place: str) -> TaskServerStore:
 def say(*words: object) -> None:
     """Write a line to whoever has started the peer."""
     print(*words, flush=True)
-
-
-async def heard() -> None:
-    """Wait for a line."""
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 
 class _NoObserver:
@@ -100,23 +94,6 @@ async def drain(store: TaskServerStore) -> None:
     say("drained")
 
 
-async def claim(store: TaskServerStore, worker: str) -> None:
-    """Claim tasks until there are none; say which."""
-    await heard()
-    while claimed := await store.claim_tasks(7, None, worker, 900):
-        say("claimed", *(task.id for task in claimed))
-    say("none")
-
-
-async def submit(store: TaskServerStore, key: str, size: str) -> None:
-    """Submit a job with a request key."""
-    await heard()
-    job = evolve(new_job(tasks(int(size)), key=key), job_id=str(uuid4()))
-    assert job.digest == sha256(job.payload).digest()
-    submission = await store.submit_job(job, MAX_PENDING)
-    say("duplicate" if submission.duplicate else "new", submission.job.job_id)
-
-
 async def stop_before_completion(store: TaskServerStore) -> None:
     """Claim a job, stop, and complete it when continued."""
     claimed = await store.claim_job("stopped", 0, ATTEMPTS)
@@ -162,44 +139,20 @@ async def stop_before_commit(store: TaskServerStore) -> None:
         say("unknown")
 
 
-async def stop_with_locks(store: TaskServerStore, task_id: str) -> None:
-    """Stop in an update that has locked its task."""
-    from foundation_rt.apps.task_server.stores.postgres import adapter
-
-    update = adapter.statements.update_tasks
-
-    def stop_and_update(changes: str) -> Any:
-        os.kill(os.getpid(), signal.SIGSTOP)
-        adapter.statements.update_tasks = update  # type: ignore[assignment]
-        return update(changes)
-
-    adapter.statements.update_tasks = stop_and_update  # type: ignore[assignment]
-    try:
-        await store.update_tasks([TaskUpdate(int(task_id), None, {"title": "late"})])
-    except CommitUnknownError:
-        say("unknown")
-
-
 ROLES: dict[str, Callable[..., Awaitable[None]]] = {
     each.__name__: each
     for each in (
-        *(work, drain, claim, submit),
-        *(stop_before_completion, stop_in_copy, stop_before_commit, stop_with_locks),
+        *(work, drain),
+        *(stop_before_completion, stop_in_copy, stop_before_commit),
     )
 }
 
 
 async def _main(place: str, role: str, *arguments: str) -> None:
     store = make_store(place)
-    if role == "open":
-        say("ready")
-        await heard()
-        await store.open()
-        say("open")
-    else:
-        await store.open()
-        say("ready")
-        await ROLES[role](store, *arguments)
+    await store.open()
+    say("ready")
+    await ROLES[role](store, *arguments)
     await store.close()
 
 

@@ -7,18 +7,17 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from foundation_rt.apps.task_server.jobs import NewJob
-from foundation_rt.apps.task_server.queries import TaskFilter, TaskQuery
-from foundation_rt.apps.task_server.store import QueueFullError, TaskUpdate
+from foundation_rt.apps.task_server.store import QueueFullError
 from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
 from foundation_rt.base.database.errors import (
     CommitUnknownError,
@@ -39,7 +38,6 @@ from tests.task_server.stores.support import (
     find,
     job_of,
     new_job,
-    stored,
     submit,
     tasks,
     tasks_of,
@@ -72,11 +70,6 @@ class Peer:
             lines.append(words)
         return lines
 
-    def go(self) -> None:
-        """Let it begin."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"go\n")
-
     async def stopped(self) -> None:
         """Wait until it has stopped itself."""
         state = Path(f"/proc/{self.process.pid}/stat")
@@ -91,7 +84,6 @@ class Place:
 
     url: str
     schema: str
-    _peers: list[asyncio.subprocess.Process] = field(factory=list)
 
     @asynccontextmanager
     async def opened(self, url: str | None = None, **more: Any) -> AsyncIterator[PostgresTaskStore]:
@@ -112,7 +104,6 @@ class Place:
                 *(sys.executable, "-m", "tests.task_server.faults.peer"),
                 *(f"{self.schema}@{self.url}", role, *map(str, arguments)),
                 cwd=ROOT,
-                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
         try:
@@ -175,14 +166,6 @@ class Place:
     def terminate(self, pids: list[int]) -> None:
         """End server processes."""
         self.rows(f"SELECT pg_terminate_backend(pid) FROM unnest(ARRAY{pids}::int[]) AS pid")
-
-    @contextmanager
-    def locked(self, statement: str) -> Iterator[None]:
-        """Hold what a statement locks, so that an operation stops where it wants it."""
-        with psycopg.connect(self.url) as connection:
-            connection.execute(statement.replace("{schema}", self.schema).encode())
-            yield
-            connection.rollback()
 
 
 @pytest.fixture
@@ -251,21 +234,6 @@ async def test_process_that_was_stopped_beyond_its_lease_stores_nothing(
 
 
 @pytest.mark.rule("TASKS-93")
-async def test_stopped_process_holds_up_others_for_a_bounded_time(place: Place) -> None:
-    async with place.opened() as store:
-        [first] = await add(store, *tasks(1))
-        async with place.peer("stop_with_locks", first.id) as peer:
-            await peer.stopped()
-            async with asyncio.timeout(PATIENCE):
-                await store.update_tasks([TaskUpdate(first.id, 1, {"title": "in time"})])
-            peer.process.send_signal(signal.SIGCONT)
-            assert await peer.rest() == [["unknown"]]  # it had begun to commit when it found out
-        updated = await stored(store, first.id)
-        assert (updated.title, updated.version) == ("in time", 2)
-    place.check()
-
-
-@pytest.mark.rule("TASKS-93")
 async def test_maintenance_ends_the_transactions_of_stopped_processes(place: Place) -> None:
     async with place.opened() as store:
         await store.submit_job(new_job(tasks(3000)), MAX_PENDING)
@@ -303,114 +271,7 @@ async def test_process_that_is_stopped_before_its_commit_holds_up_others_until_m
     assert place.check() == 200
 
 
-# -- several processes at once --------------------------------------------------------------------
-
-
-async def together(place: Place, *roles: tuple[object, ...]) -> list[list[list[str]]]:
-    """Run peers that begin at once; return what each says."""
-    async with AsyncExitStack() as stack:
-        async with asyncio.TaskGroup() as group:
-            entering = (stack.enter_async_context(place.peer(*map(str, role))) for role in roles)
-            starting = [group.create_task(each) for each in entering]
-        peers = [each.result() for each in starting]
-        for peer in peers:
-            peer.go()
-        return [await peer.rest() for peer in peers]
-
-
-@pytest.mark.rule("TASKS-77")
-async def test_four_processes_claim_each_task_once(place: Place) -> None:
-    async with place.opened() as store:
-        given = await add(store, *tasks(1000))
-        lines = await together(place, *(("claim", f"w{n}") for n in range(4)))
-        claimed = [int(word) for said in lines for line in said[:-1] for word in line[1:]]
-        assert len(claimed) == 1000
-        assert set(claimed) == {task.id for task in given}
-        assert [said[-1] for said in lines] == [["none"]] * 4
-    place.check()
-
-
-@pytest.mark.rule("TASKS-82")
-async def test_processes_that_submit_the_same_key_get_the_same_job(place: Place) -> None:
-    lines = await together(place, *(("submit", "key", 500) for _ in range(3)))
-    answers = [line for [line] in lines]
-    assert sorted(word for word, _ in answers) == ["duplicate", "duplicate", "new"]
-    assert len({job_id for _, job_id in answers}) == 1
-    assert place.rows("SELECT count(*) FROM {schema}.batch_jobs") == [(1,)]
-
-
-@pytest.mark.rule("TASKS-82")
-async def test_queue_is_bounded_for_processes_at_once(place: Place) -> None:
-    await together(place, *(("submit", f"key{n}", 10) for n in range(4)))
-    async with place.opened() as one, place.opened() as other:
-        answers = await asyncio.gather(
-            *(submit((one, other)[n % 2], pending=9) for n in range(16)), return_exceptions=True
-        )
-        assert sum(isinstance(answer, QueueFullError) for answer in answers) == 11
-        assert (await one.count_jobs())["PENDING"] == 9
-
-
-@pytest.mark.rule("TASKS-94")
-async def test_many_processes_migrate_at_once(place: Place) -> None:
-    count = size(4, 8)
-    lines = await together(place, *(("open",) for _ in range(count)))
-    assert lines == [[["open"]]] * count
-    async with place.opened() as store:
-        assert await find(store) == []
-
-
 # -- connections that end -------------------------------------------------------------------------
-
-
-@pytest.mark.rule("TASKS-92")
-async def test_operations_are_repeated_after_the_end_of_their_server_process(place: Place) -> None:
-    async with place.opened(connections=1) as store:
-        first, second = await add(store, *tasks(2))
-        job = new_job(tasks(5))
-        await store.submit_job(job, MAX_PENDING)
-        update = [TaskUpdate(first.id, 1, {"title": "changed"})]
-        phases: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
-            ("task_counts", store.summarize),
-            ("tasks", lambda: store.get_task(first.id)),
-            ("tasks", lambda: store.list_tasks(TaskQuery(TaskFilter()))),
-            ("tasks", lambda: store.update_tasks(update)),
-            ("tasks", lambda: store.claim_tasks(1, None, "w", 900)),
-            ("tasks", lambda: store.delete_tasks([first.id])),
-            ("batch_jobs", lambda: store.get_job(job.job_id)),
-            ("batch_jobs", lambda: submit(store)),
-        ]
-        for table, operation in phases:
-            with place.locked(f"LOCK TABLE {{schema}}.{table}"):
-                running = asyncio.create_task(operation())  # type: ignore[arg-type]
-                place.terminate(await place.waiting())
-                await place.waiting()  # the repeated one
-            await running
-        assert await find(store) == [second.id]
-        assert place.check_counts() == 1
-        assert (await store.count_jobs())["PENDING"] == 2
-
-
-@pytest.mark.rule("TASKS-92")
-async def test_end_of_the_server_process_that_completes_a_job_doubles_nothing(
-    place: Place,
-) -> None:
-    async with place.opened() as store:
-        for table in ("tasks", "batch_jobs", "task_counts"):
-            job = new_job(tasks(20))
-            await store.submit_job(job, MAX_PENDING)
-            claimed = await claim(store)
-            with place.locked(f"LOCK TABLE {{schema}}.{table}"):
-                completing = asyncio.create_task(store.complete_job(claimed, tasks_of(claimed)))
-                place.terminate(await place.waiting())
-            # Beyond COPY the COMMIT is under way: the store cannot know, and says so.
-            with suppress(CommitUnknownError):
-                await completing
-            ended = await store.complete_job(claimed, tasks_of(claimed)) or await store.get_job(
-                job.job_id
-            )
-            assert ended is not None
-            assert (ended.status, ended.attempts) == ("COMPLETED", 1)
-    assert place.check() == 60
 
 
 @pytest.mark.rule("TASKS-90", "TASKS-92")

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 import pytest
 from attrs import evolve
 
-from foundation_rt.apps.task_server.jobs import PAYLOAD_LOST_MESSAGE, out_of_attempts_message
-from foundation_rt.apps.task_server.store import KeyConflictError, QueueFullError
+from foundation_rt.apps.task_server.jobs import PAYLOAD_LOST_MESSAGE
+from foundation_rt.apps.task_server.store import QueueFullError
 from foundation_rt.apps.task_server.tasks import NewTask
 from tests.task_server.stores.places import Make
 from tests.task_server.stores.support import (
     LEASE,
     MAX_ATTEMPTS,
     MAX_PENDING,
-    add,
     claim,
     claimed_job,
     find,
@@ -95,22 +94,6 @@ async def test_queue_is_bounded_for_submissions_at_once(make: Make, make_other: 
 
 
 @pytest.mark.rule("TASKS-82")
-async def test_request_key_and_equal_tasks_are_the_same_job(make: Make) -> None:
-    async with opened(make) as store:
-        first = await submit(store, tasks=tasks(2), key="k")
-        again = await submit(store, tasks=tasks(2), key="k", pending=1)  # needs no place
-        assert (again.job, again.duplicate) == (first.job, True)
-        other = await submit(store, tasks=tasks(2), key="k", principal="bob")
-        assert not other.duplicate
-        assert not (await submit(store, tasks=tasks(2))).duplicate
-        with pytest.raises(KeyConflictError):
-            await submit(store, tasks=tasks(3), key="k", pending=1)
-        assert (await store.count_jobs())["PENDING"] == 3
-        done = await store.complete_job(await claim(store), tasks(2))
-        assert (await submit(store, tasks=tasks(2), key="k")).job == done
-
-
-@pytest.mark.rule("TASKS-82")
 async def test_request_key_of_submissions_at_once_makes_one_job(
     make: Make, make_other: Make
 ) -> None:
@@ -121,33 +104,7 @@ async def test_request_key_of_submissions_at_once_makes_one_job(
         assert (await one.count_jobs())["PENDING"] == 1
 
 
-@pytest.mark.rule("TASKS-82", "TASKS-83")
-async def test_request_key_is_free_when_its_job_is_gone(make: Make) -> None:
-    async with opened(make) as store:
-        first = await submit(store, key="k")
-        await store.complete_job(await claim(store), tasks(1))
-        assert (await store.maintain_jobs(MAX_ATTEMPTS, keep_hours=1)).removed == 0
-        assert (await store.maintain_jobs(MAX_ATTEMPTS, keep_hours=0)).removed == 1
-        assert await store.get_job(first.job.job_id) is None
-        assert not (await submit(store, tasks=tasks(2), key="k")).duplicate
-        assert await find(store, job_id=first.job.job_id) == [1]  # its tasks remain
-
-
 # -- claiming -------------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_oldest_job_is_claimed_first_and_by_one(make: Make, make_other: Make) -> None:
-    async with opened(make) as one, opened(make_other) as other:
-        jobs = [(await submit(store)).job for store in (one, other, one)]
-        claims = [await claim(one, "a"), await claim(other, "b"), await claim(one, "a")]
-        assert [each.job.job_id for each in claims] == [job.job_id for job in jobs]
-        assert await other.claim_job("b", LEASE, MAX_ATTEMPTS) is None
-        running = await job_of(other, jobs[0].job_id)
-        assert running == claims[0].job
-        assert (running.status, running.attempts) == ("RUNNING", 1)
-        assert running.started_at is not None
-        assert claims[1].owner == "b"
 
 
 @pytest.mark.rule("TASKS-80")
@@ -160,56 +117,6 @@ async def test_jobs_claimed_at_once_go_to_one_owner_each(make: Make, make_other:
         )
         ids = [each.job.job_id for each in claims if each is not None]
         assert len(ids) == len(set(ids)) == 6
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_job_with_an_ended_lease_is_claimed_again_up_to_its_attempts(make: Make) -> None:
-    async with opened(make) as store:
-        first = await claimed_job(store, owner="a", lease=0)
-        second = await claim(store, "b", lease=0)
-        assert second.job.job_id == first.job.job_id
-        assert second.job.attempts == 2
-        assert second.job.started_at == first.job.started_at
-        assert await store.claim_job("c", LEASE, 2) is None
-        third = await claim(store, "c", lease=0)
-        assert third.job.attempts == 3
-        assert await store.claim_job("d", LEASE, MAX_ATTEMPTS) is None
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_running_job_with_an_ended_lease_is_older_than_a_pending_one(make: Make) -> None:
-    async with opened(make) as store:
-        first = await claimed_job(store, lease=0)
-        await submit(store)
-        assert (await claim(store)).job.job_id == first.job.job_id
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_renewed_lease_keeps_a_job(make: Make) -> None:
-    async with opened(make) as store:
-        claimed = await claimed_job(store, lease=0)
-        assert await store.renew_job(claimed, LEASE)  # nobody else has claimed it yet
-        assert await store.claim_job("other", LEASE, MAX_ATTEMPTS) is None
-        assert await store.renew_job(claimed, 0)
-        assert (await claim(store, "other")).job.job_id == claimed.job.job_id
-        assert not await store.renew_job(claimed, LEASE)
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_released_job_is_pending_and_its_attempt_does_not_count(make: Make) -> None:
-    async with opened(make) as store:
-        claimed = await claimed_job(store)
-        assert await store.release_job(claimed)
-        job = await job_of(store, claimed.job.job_id)
-        assert (job.status, job.attempts, job.started_at) == ("PENDING", 0, None)
-        assert not await store.release_job(claimed)
-        again = await claim(store, lease=0)
-        assert again.job.attempts == 1
-        second = await claim(store)
-        assert await store.release_job(second)
-        job = await job_of(store, claimed.job.job_id)
-        assert (job.status, job.attempts) == ("PENDING", 1)
-        assert job.started_at == again.job.started_at
 
 
 # -- the end of a job -----------------------------------------------------------------------------
@@ -299,78 +206,7 @@ async def test_duration_of_a_job_includes_the_storing_of_its_tasks(make: Make) -
         assert job.duration_ms >= SlowTasks.SECONDS * 1000
 
 
-@pytest.mark.rule("TASKS-81")
-async def test_failed_job_says_why(make: Make) -> None:
-    async with opened(make) as store:
-        claimed = await claimed_job(store, lease=0)
-        job = await store.fail_job(claimed, "x" * 500)  # the lease has ended, but it is not lost
-        assert job is not None
-        assert job == await job_of(store, job.job_id)
-        assert (job.status, job.error_message, job.processed_tasks) == ("FAILED", "x" * 500, 0)
-        assert job.completed_at is not None
-        assert job.duration_ms is not None
-        assert await store.claim_job("me", LEASE, MAX_ATTEMPTS) is None
-
-
-@pytest.mark.rule("TASKS-80")
-async def test_jobs_are_counted_by_status(make: Make) -> None:
-    async with opened(make) as store:
-        assert dict(await store.count_jobs()) == {
-            "PENDING": 0,
-            "RUNNING": 0,
-            "COMPLETED": 0,
-            "FAILED": 0,
-        }
-        for _ in range(7):
-            await submit(store)
-        await store.complete_job(await claim(store), tasks(1))
-        await store.complete_job(await claim(store), tasks(1))
-        await store.fail_job(await claim(store), "It failed.")
-        await claim(store)
-        assert dict(await store.count_jobs()) == {
-            "PENDING": 3,
-            "RUNNING": 1,
-            "COMPLETED": 2,
-            "FAILED": 1,
-        }
-        summary = await store.summarize("another project")
-        assert (summary.jobs_pending, summary.jobs_running) == (3, 1)
-
-
 # -- maintenance ----------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("TASKS-83")
-async def test_job_out_of_attempts_fails(make: Make) -> None:
-    async with opened(make) as store:
-        lost = await claimed_job(store, lease=0)
-        assert (await store.maintain_jobs(2, 720)).failed == []
-        lost = await claim(store, lease=LEASE)
-        assert (await store.maintain_jobs(2, 720)).failed == []  # it may still be done
-        assert await store.renew_job(lost, 0)
-        [failed] = (await store.maintain_jobs(2, 720)).failed
-        assert failed == await job_of(store, lost.job.job_id)
-        assert (failed.status, failed.attempts) == ("FAILED", 2)
-        assert failed.error_message == out_of_attempts_message(2)
-        assert failed.completed_at is not None
-        assert await store.complete_job(lost, tasks(1)) is None
-        assert (await store.maintain_jobs(2, 720)).failed == []
-
-
-@pytest.mark.rule("TASKS-83")
-async def test_ended_jobs_are_removed_and_unfinished_ones_kept(make: Make) -> None:
-    async with opened(make) as store:
-        [kept] = await add(store, task())
-        await store.fail_job(await claimed_job(store), "It failed.")
-        running = await claimed_job(store)
-        pending = await submit(store)
-        assert (await store.maintain_jobs(MAX_ATTEMPTS, 1)).removed == 0
-        maintained = await store.maintain_jobs(MAX_ATTEMPTS, 0)
-        assert (maintained.failed, maintained.removed) == ([], 2)
-        assert await store.get_job(kept.job_id) is None
-        assert await find(store) == [kept.id]
-        assert (await job_of(store, running.job.job_id)).status == "RUNNING"
-        assert (await job_of(store, pending.job.job_id)).status == "PENDING"
 
 
 def test_message_of_a_lost_payload_is_that_of_the_specification() -> None:

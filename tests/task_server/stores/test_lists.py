@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.task_server.stores.support import (
     find,
     ids_of,
     opened,
-    stored,
     task,
     tasks,
 )
@@ -56,52 +54,6 @@ async def pages(store: TaskServerStore, query: TaskQuery) -> list[TaskPage]:
             )
         )
     return found
-
-
-@pytest.mark.rule("TASKS-74")
-async def test_list_has_the_tasks_that_meet_every_condition(make: Make) -> None:
-    async with opened(make) as store:
-        one, two, three, four = await add(
-            store,
-            task("one", project="p", due_date="2026-01-01"),
-            task("two", project="p", status="DONE", due_date="2026-01-02"),
-            task("three", project="q", due_date="2026-01-03"),
-            task("four", project="q"),
-        )
-        [five] = await add(store, task("five", project="q", priority=3))
-        [claimed] = await store.claim_tasks(1, None, "w", 0)
-        assert claimed.id == five.id
-        everything = [one.id, two.id, three.id, four.id, five.id]
-        assert await find(store) == everything
-        assert await find(store, status="DONE") == [two.id]
-        assert await find(store, project="p") == [one.id, two.id]
-        assert await find(store, project="P") == []
-        assert await find(store, project="p", status="TODO") == [one.id]
-        assert await find(store, job_id=one.job_id) == everything[:4]
-        assert await find(store, ids=(five.id, 2**63 - 1, one.id)) == [one.id, five.id]
-        assert await find(store, ids=(five.id, one.id), project="p") == [one.id]
-        assert await find(store, ids=()) == []
-        assert await find(store, claimed_by="w") == [five.id]  # also when its claim has ended
-        assert await find(store, claimed_by="v") == []
-        assert await find(store, due_before="2026-01-02") == [one.id]
-        assert await find(store, due_after="2026-01-02") == [three.id]
-        assert await find(store, due_after="2026-01-01", due_before="2026-01-03") == [two.id]
-        assert await find(store, due_after="2026-01-01", due_before=FUTURE, project="q") == [
-            three.id
-        ]
-        assert await find(store, updated_after=claimed.updated_at) == []
-
-
-@pytest.mark.rule("TASKS-74")
-async def test_list_of_what_was_changed_after_a_time(make: Make) -> None:
-    async with opened(make) as store:
-        one, two = ids_of(await add(store, *tasks(2)))
-        before = (await stored(store, one)).updated_at
-        while (await stored(store, two)).updated_at == before:  # until the clock has moved on
-            await change(store, two)
-        assert await find(store, updated_after=before) == [two]
-        assert await find(store, updated_after="2000-01-01T00:00:00.000Z") == [one, two]
-        assert await find(store, updated_after=(await stored(store, two)).updated_at) == []
 
 
 @pytest.mark.rule("TASKS-74")
@@ -199,38 +151,6 @@ def in_order(tasks: list[Task], sort: SortKey, descending: bool) -> list[Task]:
     return with_key + sorted(
         (each for each in tasks if key_of(each, sort) is None), key=lambda each: each.id
     )
-
-
-@pytest.mark.rule("TASKS-75")
-@pytest.mark.parametrize("sort", SORTS)
-async def test_cursor_continues_behind_a_task_that_is_gone(make: Make, sort: SortKey) -> None:
-    async with opened(make) as store:
-        await add(
-            store,
-            *(
-                task(due_date=due, priority=priority)
-                for due, priority in itertools.product((None, PAST, FUTURE), (0, 3))
-            ),
-        )
-        for descending in (False, True):
-            first = await store.list_tasks(TaskQuery(TaskFilter(), sort, descending, 3))
-            last = first.tasks[-1]
-            query = TaskQuery(
-                TaskFilter(), sort, descending, after=After(key_of(last, sort), last.id)
-            )
-            rest = ids_of(await store.list_tasks(query))
-            await store.delete_tasks([last.id])
-            assert ids_of(await store.list_tasks(query)) == rest
-
-
-@pytest.mark.rule("TASKS-75")
-async def test_offset_beyond_the_end_is_an_empty_page(make: Make) -> None:
-    async with opened(make) as store:
-        await add(store, *tasks(3))
-        for offset in (3, 4, 2**40):
-            for sort in SORTS:
-                page = await store.list_tasks(TaskQuery(TaskFilter(), sort, offset=offset))
-                assert (page.tasks, page.has_more, page.total) == ([], False, 3)
 
 
 @pytest.mark.rule("TASKS-76")

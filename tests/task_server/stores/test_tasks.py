@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from foundation_rt.apps.task_server.store import (
-    TasksNotFoundError,
     TaskUpdate,
     VersionConflictError,
 )
@@ -19,8 +18,6 @@ from tests.task_server.stores.support import (
     FUTURE,
     PAST,
     add,
-    change,
-    find,
     ids_of,
     opened,
     recount,
@@ -124,33 +121,6 @@ async def test_update_changes_what_it_names_and_raises_the_version(make: Make) -
 
 
 @pytest.mark.rule("TASKS-78")
-async def test_update_of_tasks_happens_as_a_whole(make: Make) -> None:
-    async with opened(make) as store:
-        one, two, three = await add(store, *tasks(3))
-        await change(store, two.id, priority=2)
-        with pytest.raises(VersionConflictError) as stale:
-            await store.update_tasks(
-                [
-                    TaskUpdate(three.id, 5, {}),
-                    TaskUpdate(one.id, 1, {"title": "x"}),
-                    TaskUpdate(two.id, 1, {"title": "x"}),
-                ]
-            )
-        assert dict(stale.value.versions) == {two.id: 2, three.id: 1}
-        with pytest.raises(TasksNotFoundError) as missing:
-            await store.update_tasks(
-                [TaskUpdate(task_id, 9, {}) for task_id in (2**63 - 1, one.id, three.id + 1)]
-            )
-        assert list(missing.value.ids) == [three.id + 1, 2**63 - 1]
-        assert (await stored(store, one.id)) == one
-        with pytest.raises(Exception):  # noqa: B017 - whatever the database says
-            await store.update_tasks(
-                [TaskUpdate(one.id, 1, {"title": "x"}), TaskUpdate(three.id, 1, {"title": ""})]
-            )
-        assert (await stored(store, one.id)) == one
-
-
-@pytest.mark.rule("TASKS-78")
 async def test_one_of_two_updates_of_the_same_version_conflicts(
     make: Make, make_other: Make
 ) -> None:
@@ -165,43 +135,6 @@ async def test_one_of_two_updates_of_the_same_version_conflicts(
         )
         assert sum(answer == [(first.id, 2)] for answer in answers) == 1
         assert sum(isinstance(answer, VersionConflictError) for answer in answers) == 3
-
-
-@pytest.mark.rule("TASKS-78")
-@pytest.mark.parametrize("status", ["TODO", "DONE"])
-async def test_status_todo_or_done_ends_a_claim(make: Make, status: str) -> None:
-    async with opened(make) as store:
-        await add(store, task())
-        [claimed] = await store.claim_tasks(1, None, "w", 900)
-        await store.update_tasks([TaskUpdate(claimed.id, 2, {"status": status}, 900)])
-        changed = await stored(store, claimed.id)
-        assert (changed.status, changed.claimed_by, changed.claim_expires_at) == (
-            status,
-            None,
-            None,
-        )
-
-
-@pytest.mark.rule("TASKS-78")
-async def test_lease_of_an_update_extends_a_claim_and_makes_none(make: Make) -> None:
-    async with opened(make) as store:
-        await add(store, *tasks(2))
-        [claimed] = await store.claim_tasks(1, None, "w", 0)
-        free = (await find(store, status="TODO"))[0]
-        await store.update_tasks(
-            [
-                TaskUpdate(claimed.id, None, {"status": "IN_PROGRESS"}, 900),
-                TaskUpdate(free, None, {"status": "IN_PROGRESS"}, 900),
-            ]
-        )
-        kept, by_hand = await stored(store, claimed.id), await stored(store, free)
-        assert kept.claimed_by == "w"
-        assert kept.claim_expires_at is not None
-        assert claimed.claim_expires_at is not None
-        assert kept.claim_expires_at > claimed.claim_expires_at
-        assert (by_hand.claimed_by, by_hand.claim_expires_at) == (None, None)
-        # One is claimed again, the other never was.
-        assert await store.claim_tasks(2, None, "v", 900) == []
 
 
 # -- claims ---------------------------------------------------------------------------------------
@@ -247,29 +180,6 @@ def _between(earlier: str, later: str) -> timedelta:
 
 
 @pytest.mark.rule("TASKS-77")
-async def test_claims_of_a_project_leave_the_others(make: Make) -> None:
-    async with opened(make) as store:
-        await add(store, task("a", project="p"), task("b", project="q", priority=3))
-        await add(store, task("c", project="p", priority=3))
-        claimed = await store.claim_tasks(5, "p", "w", 0)
-        assert [each.title for each in claimed] == ["c", "a"]
-        assert [each.title for each in await store.claim_tasks(5, "p", "w", 900)] == ["c", "a"]
-        assert await store.claim_tasks(5, "r", "w", 900) == []
-
-
-@pytest.mark.rule("TASKS-77")
-async def test_ended_claim_is_claimed_again_in_its_place(make: Make) -> None:
-    async with opened(make) as store:
-        await add(store, task("first", priority=3), task("second", priority=2))
-        await store.claim_tasks(1, None, "gone", 0)
-        await add(store, task("third", priority=1), task("most urgent", priority=3, due_date=PAST))
-        claimed = await store.claim_tasks(3, None, "w", 900)
-        assert [each.title for each in claimed] == ["most urgent", "first", "second"]
-        assert [each.version for each in claimed] == [2, 3, 2]
-        assert {each.claimed_by for each in claimed} == {"w"}
-
-
-@pytest.mark.rule("TASKS-77")
 async def test_task_is_claimed_by_one_worker(make: Make, make_other: Make) -> None:
     async with opened(make) as one, opened(make_other) as other:
         await add(one, *tasks(60))
@@ -284,69 +194,7 @@ async def test_task_is_claimed_by_one_worker(make: Make, make_other: Make) -> No
         assert len(taken) == len(set(ids_of(taken))) == 60
 
 
-# -- deletion -------------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("TASKS-78")
-async def test_deletion_says_what_was_missing(make: Make) -> None:
-    async with opened(make) as store:
-        one, two, three = ids_of(await add(store, *tasks(3)))
-        gone = await store.delete_tasks([three, 2**63 - 1, one, three + 7])
-        assert (gone.deleted, gone.missing) == (2, [three + 7, 2**63 - 1])
-        assert await find(store) == [two]
-        again = await store.delete_tasks(ids=[one])
-        assert (again.deleted, again.missing) == (0, [one])
-        assert await store.get_task(one) is None
-
-
-@pytest.mark.rule("TASKS-78")
-async def test_tasks_of_a_job_are_deleted_together(make: Make) -> None:
-    async with opened(make) as store:
-        kept = await add(store, *tasks(2))
-        removed = await add(store, *tasks(3))
-        await store.delete_tasks([removed[0].id])
-        gone = await store.delete_tasks(job_id=removed[0].job_id)
-        assert (gone.deleted, gone.missing) == (2, [])
-        assert await find(store) == ids_of(kept)
-        assert (await store.delete_tasks(job_id=removed[0].job_id)).deleted == 0
-
-
 # -- counts ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("TASKS-73")
-async def test_summary_of_nothing_has_every_status(make: Make) -> None:
-    async with opened(make) as store:
-        summary = await store.summarize()
-        assert dict(summary.count_by_status) == {"TODO": 0, "IN_PROGRESS": 0, "DONE": 0}
-        assert (summary.earliest_due_date, summary.latest_due_date) == (None, None)
-        assert (summary.overdue, summary.jobs_pending, summary.jobs_running) == (0, 0, 0)
-        assert len(summary.generated_at) == 24
-
-
-@pytest.mark.rule("TASKS-73")
-async def test_summary_follows_every_change_of_tasks(make: Make) -> None:
-    async with opened(make) as store:
-        one, two, three, four = await add(
-            store,
-            task("one", due_date=PAST, project="p"),
-            task("two", due_date="2001-01-01", status="DONE", project="p"),
-            task("three", due_date=FUTURE),
-            task("four", due_date="1999-12-31", status="IN_PROGRESS"),
-        )
-        assert await _figures(store) == (2, 1, 1, "1999-12-31", FUTURE, 2)
-        assert await _figures(store, "p") == (1, 0, 1, PAST, "2001-01-01", 1)
-        assert await _figures(store, "q") == (0, 0, 0, None, None, 0)
-        await store.claim_tasks(1, "p", "w", 900)
-        assert await _figures(store, "p") == (0, 1, 1, PAST, "2001-01-01", 1)
-        await change(store, two.id, status="TODO", project="q")
-        assert await _figures(store, "p") == (0, 1, 0, PAST, PAST, 1)
-        assert await _figures(store, "q") == (1, 0, 0, "2001-01-01", "2001-01-01", 1)
-        await change(store, four.id, due_date=None)
-        await store.delete_tasks([one.id])
-        assert await _figures(store) == (2, 1, 0, "2001-01-01", FUTURE, 1)
-        await store.delete_tasks(job_id=three.job_id)
-        assert await _figures(store) == (0, 0, 0, None, None, 0)
 
 
 @pytest.mark.rule("TASKS-73")
@@ -360,13 +208,3 @@ async def test_task_that_is_due_today_is_not_overdue(make: Make) -> None:
         overdue = (await store.summarize()).overdue
         # At midnight the day may change between the two.
         assert overdue == 1 if today() == before else overdue in (1, 2)
-
-
-async def _figures(store: Any, project: str | None = None) -> tuple[Any, ...]:
-    summary = await store.summarize(project)
-    return (
-        *(summary.count_by_status[status] for status in ("TODO", "IN_PROGRESS", "DONE")),
-        summary.earliest_due_date,
-        summary.latest_due_date,
-        summary.overdue,
-    )
