@@ -6,6 +6,7 @@ request describes its peer in `_meta`, and nothing is kept for the next request 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -174,26 +175,21 @@ def describe_peer(
     Raises:
         DescriptionTooLarge: one of them is larger than `MAX_DESCRIPTION_BYTES` (REV-10).
     """
-    try:
-        is_small = len(dumps((capabilities, info))) <= MAX_DESCRIPTION_BYTES
-    except TypeError:  # nested more deeply than orjson writes
-        is_small = False
-    if not is_small:  # each of them may still be small enough
-        _check_size("capabilities", capabilities)
-        _check_size("clientInfo", info)
+    if _size((capabilities, info)) > MAX_DESCRIPTION_BYTES:  # each may still be small enough
+        for name, value in (("capabilities", capabilities), ("clientInfo", info)):
+            if _size(value) > MAX_DESCRIPTION_BYTES:
+                raise DescriptionTooLarge(
+                    f"{name} must have at most {MAX_DESCRIPTION_BYTES} bytes as JSON:"
+                    " leave out what the server does not need"
+                )
     return Peer(revision, _text(info, "name"), _text(info, "version"), log_level, capabilities)
 
 
-def _check_size(name: str, value: Mapping[str, Any]) -> None:
+def _size(value: Any) -> float:
     try:
-        size = len(dumps(value))
-    except TypeError:
-        size = MAX_DESCRIPTION_BYTES + 1
-    if size > MAX_DESCRIPTION_BYTES:
-        raise DescriptionTooLarge(
-            f"{name} must have at most {MAX_DESCRIPTION_BYTES} bytes as JSON:"
-            " leave out what the server does not need"
-        )
+        return len(dumps(value))
+    except TypeError:  # nested more deeply than orjson writes
+        return math.inf
 
 
 def _known(capabilities: Mapping[str, Any]) -> frozenset[Capability]:

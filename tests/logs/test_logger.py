@@ -392,8 +392,9 @@ def test_line_does_not_depend_on_record_before(
         ({context_name: "after"}, {name: value}),
     ):
         context.update(changed)
-        logger.info(message, fields)
-        assert sink.written[-1] == logger._encode(NOW, "info", message, fields)
+        for each in (logger, logger.child({}), logger.child({"child": context_value})):
+            each.info(message, fields)
+            assert sink.written[-1] == each._encode(NOW, "info", message, fields)
 
 
 @pytest.mark.rule("LOG-33")
@@ -401,6 +402,7 @@ def test_known_keys_are_bounded() -> None:
     logger, sink = make_logger()
     for number in range(10_000):
         logger.info("message", {f"key-less{number}": number, f"field{number}": number})
+        assert len(logger._starts) <= 8
     assert len(logger._plain_keys) <= 4098
     assert sink.lines[-1]["field9999"] == 9999
 

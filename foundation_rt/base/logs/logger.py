@@ -38,6 +38,7 @@ _RESERVED: Final = frozenset({"timestamp", "level", "message"})
 _NO_FIELDS: Final[dict[str, Any]] = {}
 
 _MAX_PLAIN_KEYS: Final = 4096
+_MAX_STARTS: Final = 8
 _MAX_PLAIN_LEVELS: Final = 4  # of objects, the record included
 # Searched for as numbers: for bytes, CPython first raises and drops a TypeError.
 _BACKSLASH, _DELETE, _LIST, _BRACKET = b"\\\x7f[{"
@@ -151,6 +152,8 @@ class StructuredLogger:
     context: Mapping[str, Any] = field(factory=dict)
     # Keys found to be neither secret nor reserved; shared with the children.
     _plain_keys: set[str] = field(factory=set, kw_only=True)
+    # What stands before the contexts of records, by level, message and names of all fields.
+    _starts: dict[tuple[str, ...], str] = field(factory=dict, kw_only=True)
     _rank: int = field(init=False)
     # Level, message, context and names of the fields of a record, and the text that they make.
     _head: tuple[tuple[Any, ...], str] = field(default=((), ""), init=False)
@@ -203,6 +206,7 @@ class StructuredLogger:
             self.redactor,
             {**self.context, **context},
             plain_keys=self._plain_keys,
+            starts=self._starts,
         )
 
     def redact(self, value: Any) -> Any:
@@ -249,24 +253,32 @@ class StructuredLogger:
     def _make_head(self, level: str, message: str, fields: dict[str, Any]) -> str:
         """Return what stands between the timestamp and the fields; empty if it is not plain.
 
-        It is kept, as the next record of a logger nearly always has the same.
+        It is kept, as the next record of a logger nearly always has the same. What stands before
+        the context is kept for all loggers: that of a stateless request writes one record.
         """
         context = {**self.context}
-        self._learn_plain_keys(context)
-        self._learn_plain_keys(fields)
-        entry = {"level": level, "message": message, **context}
+        names = level, message, *context, *fields
+        start = self._starts.get(names) or self._make_start(names, {**context, **fields})
+        line, comma = orjson.dumps(context), "," if context and fields else ""
+        is_plain = _BRACKET not in line[1:].translate(_MARKS) or self._is_plain(line, context)
         head = ""
-        if (
-            context.keys() <= self._plain_keys
-            and fields.keys() <= self._plain_keys
-            and fields.keys().isdisjoint(context)
-            and set(map(type, entry.values())) == {str}
-        ):
-            line = orjson.dumps(entry)
-            if len(line) <= MAX_TEXT and self._is_plain(line, entry):
-                head = '",' + line[1:-1].decode() + ("," if fields else "")
+        if start and is_plain and len(line) <= MAX_TEXT:
+            head = f"{start}{line[1:-1].decode()}{comma}"
         self._head = (level, message, context, (*fields,)), head
         return head
+
+    def _make_start(self, names: tuple[str, ...], entry: dict[str, Any]) -> str:
+        self._learn_plain_keys(entry)
+        fixed = {"level": names[0], "message": names[1]}
+        line = orjson.dumps(fixed)
+        if len(line) > MAX_TEXT or not self._is_plain(line, fixed):
+            return ""
+        # A name that stands in both the context and the fields is written differently (LOG-04).
+        if len(entry) + 2 < len(names) or not entry.keys() <= self._plain_keys:
+            return ""
+        if len(self._starts) >= _MAX_STARTS:
+            self._starts.clear()
+        return self._starts.setdefault(names, f'",{line[1:-1].decode()}{"," if entry else ""}')
 
     def _is_plain(self, line: bytes, entry: dict[str, Any]) -> bool:
         """Return whether a short object is written unchanged, whose own keys are plain.
