@@ -124,6 +124,43 @@ class ScriptedReply:
 Script = Callable[[ReceivedRequest, ScriptedReply], Awaitable[None]]
 
 
+async def empty_result(asked: ReceivedRequest, out: ScriptedReply) -> None:
+    """Answer a request with nothing."""
+    out.result()
+
+
+async def never(asked: ReceivedRequest, out: ScriptedReply) -> None:
+    """Answer nothing as long as the client waits."""
+    await out.gone()
+
+
+def whole(status: int, body: bytes = b"", **headers: str) -> Script:
+    """Return a script that gives this response to everything."""
+
+    async def script(asked: ReceivedRequest, out: ScriptedReply) -> None:
+        out.whole(status, body, **headers)
+
+    return script
+
+
+def in_session(script: Script = empty_result, session_id: str = "s-1") -> Script:
+    """Return a script for all but the beginning and the end of a session, which are answered."""
+
+    async def in_session(asked: ReceivedRequest, out: ScriptedReply) -> None:
+        if asked.method == "DELETE":
+            out.whole(200)
+        elif asked.method == "GET" and "last-event-id" not in asked.headers:
+            out.whole(405)
+        elif asked.rpc == "initialize":
+            out.result(mcp_session_id=session_id)
+        elif asked.rpc == "notifications/initialized":
+            out.whole(202)
+        else:
+            await script(asked, out)
+
+    return in_session
+
+
 def answer_to(asked: ReceivedRequest, value: Any = None) -> dict[str, Any]:
     """Return the answer to a request."""
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": value or {}}
@@ -372,11 +409,3 @@ def self_signed(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a test to its end, which comes within `PATIENCE`; no task may be left then."""
-
-    async def whole() -> None:
-        await asyncio.wait_for(main, PATIENCE)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(whole())

@@ -27,7 +27,6 @@ from foundation_rt.client.transports import http_streams, http_wire
 from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, ReconnectBackoff
 from foundation_rt.client.transports.transport import ClientMessage
-from foundation_rt.protocol.framing import LineTooLong
 from tests.support.http_server import serve_http
 from tests.support.leaks import ResourceSnapshot
 from tests.support.scripted_http import (
@@ -39,9 +38,12 @@ from tests.support.scripted_http import (
     ScriptedReply,
     Talk,
     answer_to,
-    run,
+    empty_result,
+    in_session,
+    never,
     self_signed,
     talking,
+    whole,
 )
 from tests.support.sizes import examples
 
@@ -55,21 +57,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits for a server that is silent."""
     monkeypatch.setattr(http_streams, "_RETRY_MS", 5)
     monkeypatch.setattr(http_streams, "_MOST_RETRY", 0.02)
-
-
-async def session(asked: ReceivedRequest, out: ScriptedReply, session_id: str = "s-1") -> bool:
-    """Answer as a server of the handshake mode to a beginning or an end; return whether it did."""
-    if asked.method == "DELETE":
-        out.whole(200)
-    elif asked.method == "GET" and "last-event-id" not in asked.headers:
-        out.whole(405)
-    elif asked.rpc == "initialize":
-        out.result(mcp_session_id=session_id)
-    elif asked.rpc == "notifications/initialized":
-        out.whole(202)
-    else:
-        return False
-    return True
 
 
 async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
@@ -104,11 +91,7 @@ async def test_stateless_request_is_a_post_with_its_mcp_headers() -> None:
 
 @pytest.mark.rule("CHTTP-06", "CHTTP-19")
 async def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if not await session(asked, out):
-            out.result()
-
-    async with talking(answer) as talk:
+    async with talking(in_session()) as talk:
         await talk.begin()
         await talk.call("tools/list")
     first, *rest = talk.server.asked
@@ -120,10 +103,7 @@ async def test_a_session_is_named_in_everything_that_follows_and_ended() -> None
 
 @pytest.mark.rule("CHTTP-06")
 async def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        await session(asked, out, "a\xe9")
-
-    async with talking(answer) as talk:
+    async with talking(in_session(session_id="a\xe9")) as talk:
         assert isinstance(await refused(talk, "initialize"), InvalidResponseError)
 
 
@@ -134,8 +114,7 @@ async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "notifications/initialized":
             await taken.wait()
-        if not await session(asked, out):
-            out.result()
+        await in_session()(asked, out)
 
     async with talking(answer) as talk:
         await talk.begin()
@@ -170,42 +149,12 @@ async def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
     assert SECRET not in caplog.text
 
 
-class Renewing(httpx2.Auth):
-    """Asks for a token where the first one is refused."""
-
-    def auth_flow(self, request: httpx2.Request) -> Any:
-        request.headers["authorization"] = "old"
-        response = yield request
-        if response.status_code == 401:
-            request.headers["authorization"] = "new"
-            yield request
-
-
 class Failing(httpx2.Auth):
+    """Has no token."""
+
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[Any, Any]:
-        raise RuntimeError("no token to be had")
+        raise RuntimeError(SECRET)
         yield
-
-
-async def test_authentication_of_httpx2_is_carried_out() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if asked.headers["authorization"] == "new":
-            out.result()
-        else:
-            out.whole(401, b"x" * 1_000_000)
-
-    async with talking(answer, auth=Renewing()) as talk:
-        assert await talk.call("tools/list") == {}
-        assert len(talk.server.asked) == 2
-
-
-async def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        raise AssertionError("nothing is sent")
-
-    async with talking(answer, auth=Failing()) as talk:
-        error = await refused(talk)
-        assert (error.code, "RuntimeError" in error.message) == ("E201", True)
 
 
 class Leaking(httpx2.Auth):
@@ -225,17 +174,17 @@ class Stopping(httpx2.Auth):
 
 
 @pytest.mark.rule("CHTTP-03", "CHTTP-37", "CHTTP-15")
-@pytest.mark.parametrize("auth", [Leaking(), Stopping()])
+@pytest.mark.parametrize(
+    "auth", [Failing(), Leaking(), Stopping()], ids=lambda it: type(it).__name__
+)
 async def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
     auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.result()
-
-    async with talking(answer, auth=auth) as talk:
+    async with talking(empty_result, auth=auth) as talk:
         error = await refused(talk)
         assert error.code == "E201"
-        assert error.may_have_run is isinstance(auth, Stopping)
+        assert error.may_have_run is not isinstance(auth, Leaking)
+        assert len(talk.server.asked) == isinstance(auth, Stopping)
         assert SECRET not in f"{error} {error!r} {caplog.text}"
 
 
@@ -254,8 +203,8 @@ async def test_listening_survives_authentication_that_fails() -> None:
         if asked.method == "GET":
             out.stream()
             out.event(TOLD)
-        elif not await session(asked, out):
-            out.result()
+        else:
+            await in_session()(asked, out)
 
     async with talking(answer, auth=NotAtFirst()) as talk:
         await talk.begin()
@@ -267,10 +216,7 @@ async def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.Monke
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(http_wire, "CONNECT_SECONDS", 0.02)
 
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        await out.gone()
-
-    async with talking(answer) as talk:
+    async with talking(never) as talk:
         talk.send("tools/call")
         while not talk.server.asked:
             await asyncio.sleep(0)
@@ -385,9 +331,6 @@ async def test_a_stream_that_does_not_end_after_its_answer_is_closed(
         await left.wait()
 
 
-Answering = dict[str, Any]
-
-
 @pytest.mark.rule("CHTTP-14")
 @pytest.mark.parametrize(
     "answering",
@@ -399,6 +342,9 @@ Answering = dict[str, Any]
         {"status": 200, "body": b"", "content_type": "application/json"},
         {"status": 200, "body": b"\xff", "content_type": "application/json"},
         {"status": 200, "body": b"[]", "content_type": "application/json"},
+        {"status": 200, "body": b"5", "content_type": "application/json"},
+        {"status": 200, "body": b"[" * 5_000, "content_type": "application/json"},
+        {"status": 200, "body": b"data: {]\n\n", "content_type": "text/event-stream"},
         {"status": 200, "body": b'{"jsonrpc":"2.0","id":"other","result":{}}'}
         | {"content_type": "application/json"},
         {"status": 200, "body": b" " * 20_000, "content_type": "application/json"},
@@ -413,11 +359,8 @@ Answering = dict[str, Any]
         {"status": 303, "location": "\xff\xfe"},
     ],
 )
-async def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(**{"status": 200} | answering)
-
-    async with talking(answer, max_message_bytes=10_000) as talk:
+async def test_a_response_that_is_no_answer_is_e209(answering: dict[str, Any]) -> None:
+    async with talking(whole(**answering), max_message_bytes=10_000) as talk:
         error = await refused(talk)
         assert error.code == "E209"
         assert SECRET not in str(error)
@@ -429,7 +372,7 @@ async def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> Non
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
-def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
+async def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         out.stream()
         for _ in range(100):
@@ -438,13 +381,9 @@ def test_event_that_is_too_long_is_reported_and_the_stream_goes_on() -> None:
         out.event(TOLD)
         out.end()
 
-    async def main() -> None:
-        async with talking(answer, max_message_bytes=10_000) as talk:
-            with pytest.raises(InvalidResponseError, match="LineTooLong"):
-                await talk.call("tools/call")
-
-    run(main())
-    assert LineTooLong(1).limit == 1
+    async with talking(answer, max_message_bytes=10_000) as talk:
+        with pytest.raises(InvalidResponseError, match="LineTooLong"):
+            await talk.call("tools/call")
 
 
 @pytest.mark.rule("CHTTP-15")
@@ -464,6 +403,7 @@ async def test_request_did_not_run_if_no_server_listens() -> None:
 BROKEN = {
     "at once": b"",
     "no HTTP": b"\0\1\2 hello\r\n\r\n",
+    "a version of the future": b"HTTP/9.9 200 OK\r\n\r\n",
     "half a head": b"HTTP/1.1 200 OK\r\nContent-",
     "half a body": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     b"Content-Length: 99\r\n\r\n{",
@@ -491,6 +431,28 @@ async def test_request_whose_connection_breaks_may_have_run(what: bytes) -> None
         assert isinstance(error, ConnectionLostError)
         assert error.may_have_run
         assert len(talk.server.asked) == 1
+
+
+@pytest.mark.rule("CHTTP-40")
+@pytest.mark.parametrize(
+    "more",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1", b"\0" * 100],
+    ids=["another response", "half a head", "zeros"],
+)
+async def test_unrequested_response_is_no_response(more: bytes) -> None:
+    """The next call may suffer from it, but it does not take it for its own answer."""
+
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
+        out.result(asked.message["id"])
+        out.raw(more if asked.message["id"] == "request-1" else b"")
+
+    async with talking(answer) as talk:
+        assert await talk.call("tools/call") == "request-1"
+        try:
+            assert await talk.call("tools/call") == "request-2"
+        except MCPError as error:
+            assert error.may_have_run
+        assert await talk.call("tools/call") == "request-3"
 
 
 @pytest.mark.rule("CHTTP-37")
@@ -651,25 +613,21 @@ async def test_an_answer_to_the_request_counts_whatever_the_status(status: int) 
 )
 @pytest.mark.parametrize("kind", ["application/json", "text/html", "\xe9"])
 async def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(500, body, content_type=kind)
-
-    async with talking(answer) as talk:
+    async with talking(whole(500, body, content_type=kind)) as talk:
         error = await refused(talk)
         assert (error.code, len(error.message) < 1_200) == ("E201", True)
 
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-16")
 async def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(401, PACKED, content_type="application/json", content_encoding="gzip")
-
-    async with talking(answer) as talk:
+    async with talking(
+        whole(401, PACKED, content_type="application/json", content_encoding="gzip")
+    ) as talk:
         assert (await refused(talk)).code == "E207"
 
 
 @pytest.mark.rule("CHTTP-17")
-def test_a_notification_that_is_refused_is_a_line_in_the_log(
+async def test_a_notification_that_is_refused_is_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -682,19 +640,16 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
         else:
             out.whole(500)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            for method in ("notifications/x", "notifications/cut", "notifications/stream", None):
-                talk.notify(method)
-            while len(talk.server.asked) < 4:
-                await asyncio.sleep(0)
-            assert await talk.call("tools/list") == {}
-            while len(talk.transport._tasks) > 0:
-                await asyncio.sleep(0)
-        assert not talk.heard.told
-        assert not talk.heard.ended
-
-    run(main())
+    async with talking(answer) as talk:
+        for method in ("notifications/x", "notifications/cut", "notifications/stream", None):
+            talk.notify(method)
+        while len(talk.server.asked) < 4:
+            await asyncio.sleep(0)
+        assert await talk.call("tools/list") == {}
+        while len(talk.transport._tasks) > 0:
+            await asyncio.sleep(0)
+    assert not talk.heard.told
+    assert not talk.heard.ended
     told = [each.getMessage() for each in caplog.records if each.name == "foundation_rt.client"]
     assert sorted(told) == [
         "the server did not take a response: E201",
@@ -704,7 +659,7 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
 
 
 @pytest.mark.rule("CHTTP-07", "CHTTP-11", "CHTTP-17")
-def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
+async def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(http_streams, "ACKNOWLEDGE_TIMEOUT", 0.02)
@@ -712,15 +667,12 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.rpc == "notifications/initialized":
             await out.gone()
-        elif not await session(asked, out):
-            out.result()
+        else:
+            await in_session()(asked, out)
 
-    async def main() -> None:
-        async with talking(answer) as talk:
-            await talk.begin()
-            assert await talk.call("tools/list") == {}
-
-    run(main())
+    async with talking(answer) as talk:
+        await talk.begin()
+        assert await talk.call("tools/list") == {}
     assert "the server did not take notifications/initialized: E202" in caplog.text
 
 
@@ -761,15 +713,14 @@ async def test_every_request_that_an_expired_session_refused_is_known_not_to_hav
     is_known, slow = True, asyncio.Event()
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if not await session(asked, out):
-            if asked.rpc == "tools/call":
-                await slow.wait()
-            if is_known:
-                out.result()
-            else:
-                out.json({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": ""}}, 404)
+        if asked.rpc == "tools/call":
+            await slow.wait()
+        if is_known:
+            out.result()
+        else:
+            out.json({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": ""}}, 404)
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         await talk.call("tools/list")
         is_known = False
@@ -797,13 +748,12 @@ async def test_unanswered_requests_fail_with_the_expired_session(
     monkeypatch.setattr(http_channel, "_EXPIRY_SECONDS", 0.01)
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if not await session(asked, out):
-            if asked.rpc == "tools/call":
-                await out.gone()
-            else:
-                out.whole(404)
+        if asked.rpc == "tools/call":
+            await out.gone()
+        else:
+            out.whole(404)
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         slow = talk.outcome(talk.send("tools/call"))
         assert not (await refused(talk, "tools/list")).may_have_run
@@ -820,8 +770,6 @@ async def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
     call: list[ReceivedRequest] = []
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if await session(asked, out):
-            return
         out.stream()
         if asked.method == "POST":
             call.append(asked)
@@ -834,7 +782,7 @@ async def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
             out.event(answer_to(call[0], {"n": 1}))
         out.end() if how == "ended" else out.writer.close()
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         assert await talk.call("tools/call") == {"n": 1}
         assert [request_id for _, request_id in talk.heard.told] == ["request-2"] * 2
@@ -847,14 +795,13 @@ async def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
 @pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b"id: \x01\ndata: {}\n\n", b"id: 1\n"])
 async def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if not await session(asked, out):
-            assert asked.method == "POST"
-            out.stream()
-            if stream:
-                out.say(stream)
-            out.end()
+        assert asked.method == "POST"
+        out.stream()
+        if stream:
+            out.say(stream)
+        out.end()
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         error = await refused(talk)
         assert (error.code, error.may_have_run) == ("E201", True)
@@ -864,8 +811,6 @@ async def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
 async def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: int) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if await session(asked, out):
-            return
         if asked.method == "POST":
             out.stream()
             out.say(b"id: 1\n\n")
@@ -873,7 +818,7 @@ async def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: i
         else:
             out.whole(status, b"{}", content_type="application/json")
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         error = await refused(talk)
         assert (error.code, error.may_have_run) == ("E201", True)
@@ -886,8 +831,6 @@ async def test_stream_whose_resumption_is_refused_is_not_resumed_again(status: i
 @pytest.mark.parametrize("how", ["503", "cut", "empty"])
 async def test_five_attempts_in_vain_are_the_last(how: str) -> None:
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if await session(asked, out):
-            return
         if asked.method == "POST" or how == "empty":
             out.stream()
             out.say(b"id: 1\n\n" if asked.method == "POST" else b": hello\n\n")
@@ -897,7 +840,7 @@ async def test_five_attempts_in_vain_are_the_last(how: str) -> None:
         else:
             out.cut()
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         error = await refused(talk)
         assert (error.code, error.may_have_run) == ("E201", True)
@@ -910,8 +853,6 @@ async def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
     call: list[ReceivedRequest] = []
 
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        if await session(asked, out):
-            return
         out.stream()
         number = int(asked.headers.get("last-event-id", "0"))
         if asked.method == "POST":
@@ -922,7 +863,7 @@ async def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
             out.event(answer_to(call[0]))
         out.end()
 
-    async with talking(answer) as talk:
+    async with talking(in_session(answer)) as talk:
         await talk.begin()
         assert await talk.call("tools/call") == {}
 
@@ -952,42 +893,28 @@ def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.rule("CHTTP-27")
-def test_listening_stream_is_read_and_opened_again() -> None:
+async def test_listening_stream_is_read_and_opened_again() -> None:
+    """Also where that is in vain twice."""
+    vain = iter([True, True])
+
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method != "GET":
-            if not await session(asked, out):
-                out.result()
-            return
-        number = int(asked.headers.get("last-event-id", "0"))
-        if number == 1:
-            out.cut()
-            return
-        out.stream()
-        out.event(TOLD, f"id: {number + 1}\n" if number < 1 else "id: 2\n")
-        await out.writer.drain()
-        if number < 1:
+            await in_session()(asked, out)
+        elif "last-event-id" not in asked.headers:
+            out.stream()
+            out.event(TOLD, "id: 1\n")
             out.end()
+        elif next(vain, False):
+            out.cut()
+        else:
+            out.stream()
+            out.event(TOLD, "id: 2\n")
 
-    seen = 0
-
-    async def flaky(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        nonlocal seen
-        if asked.method == "GET" and asked.headers.get("last-event-id") == "1":
-            seen += 1
-            if seen > 2:  # twice in vain
-                out.stream()
-                out.event(TOLD, "id: 2\n")
-                return
-        await answer(asked, out)
-
-    async def main() -> None:
-        async with talking(flaky) as talk:
-            await talk.begin()
-            await talk.heard.until(lambda: len(talk.heard.told) == 2)
-            assert [request_id for _, request_id in talk.heard.told] == [None, None]
-
-    run(main())
-    assert seen == 3
+    async with talking(answer) as talk:
+        await talk.begin()
+        await talk.heard.until(lambda: len(talk.heard.told) == 2)
+        assert [request_id for _, request_id in talk.heard.told] == [None, None]
+    assert next(vain, None) is None
 
 
 @pytest.mark.rule("CHTTP-27")
@@ -996,8 +923,8 @@ async def test_server_without_a_listening_stream_gets_one_get(status: int) -> No
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.whole(status)
-        elif not await session(asked, out):
-            out.result()
+        else:
+            await in_session()(asked, out)
 
     async with talking(answer) as talk:
         await talk.begin()
@@ -1018,7 +945,7 @@ async def test_404_for_a_stream_that_was_there_means_that_the_session_has_expire
         elif asked.method == "GET":
             out.whole(404)
         else:
-            await session(asked, out)
+            await in_session()(asked, out)
 
     async with talking(answer) as talk:
         await talk.begin()
@@ -1048,8 +975,8 @@ async def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> Non
     async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
         if asked.method == "GET":
             out.stream()
-        elif not await session(asked, out):
-            await out.gone()
+        else:
+            await in_session(never)(asked, out)
 
     before = ResourceSnapshot.now()
     async with talking(answer) as talk:
@@ -1081,8 +1008,8 @@ async def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
         if asked.method == "DELETE":
             asked_to_end.set()
             await out.gone()
-        elif not await session(asked, out):
-            out.result()
+        else:
+            await in_session()(asked, out)
 
     async with talking(answer) as talk:
         await talk.begin()
@@ -1135,28 +1062,12 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.rule("CHTTP-11")
-@pytest.mark.parametrize("is_trusted", [True, False])
-async def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
-    is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        assert is_trusted
-        out.stream()
-        out.event(answer_to(asked, {"n": 1}))
-        out.end()
-
-    tls = self_signed(tmp_path)
-    if is_trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-    async with talking(answer, tls=tls) as talk:
-        if is_trusted:
-            assert await talk.call("tools/call") == {"n": 1}
-            assert await talk.call("tools/call") == {"n": 1}
-            assert talk.server.connections == 1
-            return
+async def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(tmp_path: Path) -> None:
+    async with talking(never, tls=self_signed(tmp_path)) as talk:
         error = await refused(talk)
         assert (error.code, error.may_have_run, error.retryable) == ("E201", False, False)
         assert "SSL_CERT_FILE" in str(error)
+        assert not talk.server.asked
 
 
 # -- our own server

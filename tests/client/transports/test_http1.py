@@ -11,7 +11,13 @@ import pytest
 
 from foundation_rt.base.http_client.connection import MAX_HEAD_BYTES
 from foundation_rt.client.errors import ConnectionLostError
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, answer_to, talking
+from tests.support.scripted_http import (
+    ReceivedRequest,
+    ScriptedReply,
+    Talk,
+    answer_to,
+    talking,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 BODY = "the body"
@@ -95,27 +101,6 @@ async def assert_broken_off(talk: Talk) -> None:
     with pytest.raises(ConnectionLostError) as raised:
         await talk.call("tools/call")
     assert raised.value.may_have_run
-
-
-class Injecting(httpx2.Auth):
-    """Adds a header to a header, as one could whose token comes from elsewhere."""
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[Any, Any]:
-        request.headers["authorization"] = "Bearer token\r\nX-Admin: yes"
-        yield request
-
-
-@pytest.mark.rule("CHTTP-43")
-async def test_header_with_a_line_break_is_not_sent() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.result()
-
-    async with talking(answer, auth=Injecting()) as talk:
-        with pytest.raises(ConnectionLostError) as raised:
-            await talk.call("tools/call")
-        assert not raised.value.may_have_run
-        assert "token" not in str(raised.value)
-        assert not talk.server.asked
 
 
 class Elsewhere(httpx2.Auth):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -265,18 +264,3 @@ async def test_a_status_that_says_timeout_is_no_silence() -> None:
         with pytest.raises(CallTimeoutError) as raised:
             await talk.call("initialize")
         assert raised.value.data == {"status": 504}
-
-
-@pytest.mark.rule("CHTTP-14", "CHTTP-32")
-async def test_message_that_is_too_long_is_reported() -> None:
-    class Long(OldServer):
-        async def take(self, asked: ReceivedRequest, out: ScriptedReply) -> None:
-            if asked.rpc == "tools/long" and self.stream is not None:
-                self.stream.say(b"data: " + b"x" * 2_000 + b"\n\n")
-            await super().take(asked, out)
-
-    async with talking(Long(), max_message_bytes=1_000) as talk:
-        await talk.begin(SESSIONS)
-        assert await talk.call("tools/long") == {"n": 1}
-        lines: list[Callable[..., object]] = [type(line) for line, _ in talk.heard.told]
-        assert lines.count(bytes) == len(lines) - 1

@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client import MCPError, connect
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, talking
+from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, talking, whole
 
 SECRET = "hunter2hunter2"
 ONCE = RetryPolicy(max_attempts=1)
@@ -136,10 +136,7 @@ async def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
 async def test_text_of_refusal_without_content_type_is_shown(
     body: bytes, shown: str | None
 ) -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(403, body)
-
-    async with talking(answer) as talk:
+    async with talking(whole(403, body)) as talk:
         error = await refused(talk)
         assert error.code == "E207"
         expected = "the server answered with HTTP status 403"
@@ -148,10 +145,7 @@ async def test_text_of_refusal_without_content_type_is_shown(
 
 @pytest.mark.rule("CHTTP-35")
 async def test_too_many_requests_say_how_long_to_wait() -> None:
-    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(429, retry_after="7")
-
-    async with talking(answer) as talk:
+    async with talking(whole(429, retry_after="7")) as talk:
         error = await refused(talk)
         assert (error.code, error.retry_after) == ("E208", 7.0)
         assert "Wait 7 s" in str(error)
