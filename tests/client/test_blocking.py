@@ -335,14 +335,6 @@ def test_a_closed_client_sends_nothing(harness: BlockingHarness) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_one_that_was_never_used(harness: BlockingHarness) -> None:
-    before = ResourceSnapshot.now()
-    with connect(harness.server):
-        pass
-    ResourceSnapshot.now().must_equal(before)
-
-
-@pytest.mark.rule("BLOCK-04")
 def test_calls_of_other_threads_end_with_the_client(harness: BlockingHarness) -> None:
     client = connect(harness.server)
     outcome = in_thread(lambda: client.call("wait"))

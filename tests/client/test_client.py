@@ -27,6 +27,7 @@ from tests.support.scripted_transport import (
     begun,
     capabilities,
     error_of,
+    in_turn,
     play,
     refusal,
     result,
@@ -48,17 +49,6 @@ def asks(*names: str, **more: Any) -> Act:
     """Return an answer that asks for roots, under these names."""
     requests = {"inputRequests": dict.fromkeys(names, ROOTS)} if names else {}
     return result(resultType="input_required", **requests, **more)
-
-
-def rounds(harness: ScriptedHarness, *acts: Act, method: str = "tools/call") -> None:
-    """Answer the request by these, one after the other, and rightly from then on."""
-    rest = iter(acts)
-    perform = harness.transport._runner._acts
-
-    def acts_of(point: str, default: list[Act]) -> list[Act]:
-        return [next(rest, ["answer"])] if point == method else perform(point, default)
-
-    harness.transport._runner._acts = acts_of  # type: ignore[method-assign]
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -171,7 +161,7 @@ async def test_input_request_is_answered(method: str, operation: Any) -> None:
     async with scripted(revision=STATELESS, roots=handler) as (client, harness):
         await client.initialize()
         last = result(messages=[]) if method == "prompts/get" else ["answer"]
-        rounds(harness, asks("a", "b", requestState=STATE), asks("c"), last, method=method)
+        harness.play({method: in_turn(asks("a", "b", requestState=STATE), asks("c"), last)})
         await operation(client)
         first, second, third = harness.of(method)
         assert len({first["id"], second["id"], third["id"]}) == 3
@@ -188,7 +178,7 @@ async def test_input_request_is_answered(method: str, operation: Any) -> None:
 async def test_a_state_goes_back_as_it_came(state: Any) -> None:
     async with scripted(revision=STATELESS) as (client, harness):
         await client.initialize()
-        rounds(harness, asks(requestState=state))
+        harness.play({"tools/call": in_turn(asks(requestState=state), ["answer"])})
         await client.call("play", NONCE)
         said = harness.of("tools/call")[1]["params"]
         assert said["requestState"] == state
@@ -213,7 +203,7 @@ async def test_a_state_goes_back_as_it_came(state: Any) -> None:
 async def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None:
     async with scripted(revision=STATELESS, roots=list) as (client, harness):
         await client.initialize()
-        rounds(harness, answer)
+        harness.play({"tools/call": [answer]})
         error = await error_of(client.call("play", NONCE))
         assert (error.code, error.may_have_run) == ("E209", True)
         assert harness.count("tools/call") == 1
@@ -223,9 +213,8 @@ async def test_invalid_input_request_is_an_invalid_response(answer: Act) -> None
 async def test_other_requests_ask_nothing_back() -> None:
     async with scripted(revision=STATELESS, roots=list) as (client, harness):
         await client.initialize()
-        rounds(harness, asks("a"), method="completion/complete")
+        harness.play({"completion/complete": [asks("a")], "resources/list": [asks("a")]})
         assert (await error_of(client.complete("p", "a"))).code in ("E205", "E209")
-        rounds(harness, asks("a"), method="resources/list")
         assert (await error_of(client.list_resources())).code == "E209"
 
 
@@ -257,7 +246,7 @@ async def test_call_that_asked_for_input_may_have_run(how: str) -> None:
             "lost later": ["die"],
             "late": ["progress", 1],
         }.get(how, ["answer"])
-        rounds(harness, asks("a"), second)
+        harness.play({"tools/call": in_turn(asks("a"), second)})
         error = await error_of(client.call("play", NONCE, timeout=5))
         assert error.may_have_run
         assert len(asked) == 1
@@ -276,12 +265,12 @@ async def test_a_deadline_stands_still_between_rounds() -> None:
 
     async with scripted(revision=STATELESS, roots=handler, handler_timeout=20) as (client, harness):
         await client.initialize()
-        rounds(harness, *[asks("a")] * 3)
+        harness.play({"tools/call": in_turn(*[asks("a")] * 3, ["answer"])})
         loop = asyncio.get_running_loop()
         began = loop.time()
         assert (await client.call("play", NONCE, timeout=1)).text == "one"
         assert loop.time() - began == pytest.approx(18, abs=0.001)
-        rounds(harness, *[asks("a")] * 9)
+        harness.play({"tools/call": [asks("a")]})
         began = loop.time()
         assert isinstance(await error_of(client.call("play", NONCE, timeout=1)), CallTimeoutError)
         assert loop.time() - began == pytest.approx(21, abs=0.001)
@@ -291,30 +280,9 @@ async def test_a_deadline_stands_still_between_rounds() -> None:
 async def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
     async with scripted(roots=list) as (client, harness):
         await client.initialize()
-        rounds(harness, asks("a"))
+        harness.play({"tools/call": [asks("a")]})
         assert (await error_of(client.call("play", NONCE))).code == "E209"
         assert harness.count("tools/call") == 1
-
-
-@pytest.mark.rule("CLIENT-26")
-@pytest.mark.parametrize("revision", BOTH)
-async def test_sampling_works_in_both_modes(revision: str) -> None:
-    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
-    server_request = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
-
-    async with scripted(revision=revision, sampling=lambda request: FOUR) as (client, harness):
-        await client.initialize()
-        if revision == STATELESS:
-            rounds(
-                harness, result(resultType="input_required", inputRequests={"a": server_request})
-            )
-            await client.call("play", NONCE)
-            (told,) = harness.of("tools/call")[1]["params"]["inputResponses"].values()
-        else:
-            acts = [["ask", *server_request.values()], ["wait", "answer"], ["answer"]]
-            await client.call("play", {**NONCE, "acts": acts})
-            (told,) = [each["result"] for each in harness.answers()]
-        assert told["content"] == {"type": "text", "text": "4"}
 
 
 # -- what is known ---------------------------------------------------------------------------------
@@ -346,48 +314,22 @@ async def test_nothing_is_started_before_the_first_call() -> None:
         ("prompts", lambda client: client.list_prompts()),
         ("prompts", lambda client: client.get_prompt("x")),
         ("completions", lambda client: client.complete("x", "y")),
+        ("tools", lambda client: client.list_tools()),
+        ("tools", lambda client: client.call("x")),
+        ("tools", lambda client: client.get_tool_schema("x")),
     ],
 )
 async def test_missing_capability_is_refused_without_a_request(
     capability: str, operation: Any
 ) -> None:
-    async with scripted({"initialize": [capabilities(resources=None, prompts=None)]}) as (
-        client,
-        harness,
-    ):
+    nothing = capabilities(tools=None, resources=None, prompts=None)
+    async with scripted({"initialize": [nothing]}, require=()) as (client, harness):
         await client.initialize()
         sent = len(harness.sent)
         error = await error_of(operation(client))
         assert isinstance(error, NotOfferedError)
-        assert (error.code, error.capability) == ("E205", capability)
+        assert (error.code, error.capability, error.may_have_run) == ("E205", capability, False)
         assert len(harness.sent) == sent
-
-
-@pytest.mark.rule("CLIENT-26")
-async def test_resources_prompts_and_completions_are_returned() -> None:
-    points = {
-        "initialize": [capabilities(completions={})],
-        "prompts/get": [
-            result(messages=[{"role": "user", "content": {"type": "text", "text": "hi"}}])
-        ],
-        "completion/complete": [result(completion={"values": ["Oslo"], "total": 1})],
-    }
-
-    async with scripted(points) as (client, harness):
-        (contents,) = (await client.read_resource("play://one")).contents
-        assert contents.uri == "play://one"
-        (message,) = (await client.get_prompt("p", {"a": "b"})).messages
-        assert message.role == "user"
-        assert harness.of("prompts/get")[0]["params"] == {"name": "p", "arguments": {"a": "b"}}
-        assert (await client.complete("p", "city", "O", known={"a": "b"})).values == ("Oslo",)
-        assert (await client.complete("x://{city}", "city")).values == ("Oslo",)
-        first, second = (each["params"] for each in harness.of("completion/complete"))
-        assert first == {
-            "ref": {"type": "ref/prompt", "name": "p"},
-            "argument": {"name": "city", "value": "O"},
-            "context": {"arguments": {"a": "b"}},
-        }
-        assert second["ref"] == {"type": "ref/resource", "uri": "x://{city}"}
 
 
 @pytest.mark.rule("CLIENT-04")
@@ -419,13 +361,6 @@ async def test_closed_twice_and_used_afterwards() -> None:
             assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
             assert str(error) == "E201 the client is closed. Make another client."
         assert len(harness.transports) == 1
-
-
-@pytest.mark.rule("CLIENT-51")
-async def test_never_used_and_closed() -> None:
-    async with scripted() as (client, harness):
-        await client.close()
-        assert harness.transports == []
 
 
 members = st.sampled_from(

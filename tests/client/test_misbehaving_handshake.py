@@ -180,24 +180,31 @@ def in_memory(harness: MemoryHarness, **options: Any) -> Outcome:
     return ends[0]
 
 
+ENDS_FOR_THE_PROBE: dict[str, list[Act]] = {
+    "at once": [["die"]],
+    "having refused": [["answer"], ["die"]],
+    "while it refuses": [["die"], ["answer"]],
+    "having said something": [["noise", "usage: server"], ["die"]],
+    "hanging up": [["fail", True]],
+}
+
+
 @pytest.mark.rule("CLIENT-37")
-@pytest.mark.parametrize("has_exchanges", [False, True])
 @pytest.mark.parametrize(
-    "acts",
+    ("how", "has_exchanges"),
     [
-        [["die"]],
-        [["answer"], ["die"]],
-        [["die"], ["answer"]],
-        [["noise", "usage: server"], ["die"]],
+        (how, has_exchanges)
+        for how in ENDS_FOR_THE_PROBE
+        for has_exchanges in (True, False)
+        if has_exchanges or how != "hanging up"
     ],
-    ids=["at once", "having refused", "while it refuses", "having said something"],
 )
 def test_a_server_that_ends_for_the_probe_is_not_probed_again(
-    acts: list[Act], has_exchanges: bool
+    how: str, has_exchanges: bool
 ) -> None:
     """Without a process, so that the end comes at the same moment each time."""
     harness = MemoryHarness(HANDSHAKE, has_exchanges)
-    harness.play({"server/discover": acts})
+    harness.play({"server/discover": ENDS_FOR_THE_PROBE[how]})
 
     end = in_memory(harness)
     assert isinstance(end, CallResult)
@@ -205,3 +212,25 @@ def test_a_server_that_ends_for_the_probe_is_not_probed_again(
     methods = [each["method"] for each in harness.events("message")]
     assert methods.count("server/discover") == 1
     assert len(harness.transports) == 2
+
+
+@pytest.mark.rule("CLIENT-01", "CLIENT-36")
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_of_two_answers_that_come_together_the_newer_kind_counts(newest_first: bool) -> None:
+    """The server reads nothing until both have come; so many clients that chance would be seen."""
+    spoken = {"protocolVersion": HANDSHAKE, "capabilities": {"tools": {}}, "serverInfo": {}}
+    reply: Act = ["reply", {"result": spoken}]
+
+    async def revision() -> str:
+        harness = MemoryHarness(STATELESS)
+        harness.play(
+            {
+                "server/discover": [["wait", "initialize"], ["answer"]],
+                "initialize": [["wait", "initialize"], reply] if newest_first else [reply],
+            }
+        )
+        options = ClientOptions(require=(), probe_timeout=0.001)
+        async with Client(harness.make_transport, options) as client:
+            return (await client.initialize()).revision.name
+
+    assert {*await asyncio.gather(*(revision() for _ in range(16)))} == {STATELESS}

@@ -78,15 +78,6 @@ async def test_a_server_that_ends_during_a_call(
         assert len(harness.events("start")) == 2
 
 
-@pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
-async def test_retryable_call_is_repeated(harness: MisbehavingHarness, acts: list[Act]) -> None:
-    harness.play({"tools/call": acts}, {})
-    async with client_of(harness) as client:
-        result = await client.call("play_again", {"nonce": "first"})
-        assert result.structured == {"nonce": "first"}
-        assert harness.nonces() == ["first", "first"]
-
-
 async def test_a_server_that_ends_under_many_calls_is_started_once(
     harness: MisbehavingHarness,
 ) -> None:
@@ -124,8 +115,3 @@ async def test_a_server_that_is_gone_before_it_is_called(harness: MisbehavingHar
             assert not isinstance(error, BaseException) or isinstance(error, ConnectionLostError)
         await call(client, "third")
         assert harness.nonces().count("second") <= 1
-
-
-async def test_a_stubborn_server_is_killed_at_the_end(harness: MisbehavingHarness) -> None:
-    async with client_of(harness) as client:
-        await call(client, "first", [["stubborn"], ["grandchild"], ANSWER])

@@ -22,6 +22,7 @@ from tests.support.scripted_transport import (
     ScriptedHarness,
     capabilities,
     error_of,
+    in_turn,
     play,
     refusal,
     result,
@@ -180,12 +181,7 @@ async def test_headers_repeat_the_arguments_of_a_listed_tool() -> None:
         ]
         # A server that knows the tool in other words refuses the headers once.
         schema["properties"]["to"]["x-mcp-header"] = "Receiver"  # type: ignore[index]
-        acts = iter([refusal(-32020)])
-        harness.transport._runner._acts = (  # type: ignore[method-assign]
-            lambda point, default: (
-                [next(acts, ["answer"])] if point == "tools/call" else points.get(point, default)
-            )
-        )
+        harness.play({**points, "tools/call": in_turn(refusal(-32020), ["answer"])})
         await client.request("tools/call", call_of("send", to="Ann"))
         assert harness.transport.outgoing[-1].header_params == {"Receiver": "Ann"}
 
@@ -256,11 +252,7 @@ async def test_the_entries_of_all_pages_come_as_they_are(
         result(tools=[entry, "x"]),
     ]
     async with scripted(revision=revision, require=()) as (client, harness):
-        await client.initialize()
-        rest = iter(pages)
-        harness.transport._runner._acts = (  # type: ignore[method-assign]
-            lambda point, default: [next(rest)] if point == "tools/list" else default
-        )
+        harness.play({"tools/list": in_turn(*pages)})
         assert await client.request_all("tools/list", meta={"trace": "t"}) == [entry, {}, entry]
         asked = [each["params"] for each in harness.of("tools/list")]
         assert [each.get("cursor") for each in asked] == [None, "2", ""]
@@ -268,14 +260,6 @@ async def test_the_entries_of_all_pages_come_as_they_are(
         assert [each.message for each in caplog.records if "left out" in each.message] == [
             "tools/list: 2 left out: an entry is listed that is not an object"
         ]
-
-
-@pytest.mark.rule("CREQ-07", "CLIENT-22")
-async def test_a_list_without_end_is_given_up() -> None:
-    points: dict[str, list[Act]] = {"prompts/list": [["page"]]}
-    async with scripted(points, max_pages=4, retries=ONCE) as (client, harness):
-        assert (await error_of(client.request_all("prompts/list"))).code == "E209"
-        assert harness.count("prompts/list") == 4
 
 
 # -- _meta

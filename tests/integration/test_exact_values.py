@@ -35,7 +35,7 @@ def entry(kind: str) -> Iterator[dict[str, Any]]:
             yield {"url": url}
 
 
-@pytest.mark.rule("CLIENT-63")
+@pytest.mark.rule("CLIENT-63", "CTOOL-20")
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_client_and_coordinator_say_e209_for_depth_alone(kind: str, tmp_path: Path) -> None:
     with entry(kind) as server:

@@ -9,6 +9,7 @@
     expire                  fail this request, which did not run, because its session is unknown
     jam, unjam              become congested, or stop being congested
     noise TEXT              send a line that is not a message
+    turns ACTS              run the first of these acts, which is then gone; the last one stays
 """
 
 from __future__ import annotations
@@ -184,6 +185,9 @@ class MisbehavingTransport:
             self._flowing.clear()
         elif name == "unjam":
             self._flowing.set()
+        elif name == "turns":
+            (acts,) = arguments
+            exchange.acts.appendleft(acts.pop(0) if len(acts) > 1 else acts[0])
         else:
             assert name == "noise"
             self._soon(self._receiver.received, arguments[0].encode(), None)

@@ -208,6 +208,11 @@ def refusal(number: int, message: str = "no", /, **data: Any) -> Act:
     return ["reply", {"error": {"code": number, "message": message, "data": data}}]
 
 
+def in_turn(*acts: Act) -> list[Act]:
+    """Return the acts of a point that gets another one each time, and the last again and again."""
+    return [["turns", [*acts]]]
+
+
 def tool(name: str, **members: Any) -> dict[str, Any]:
     """Return a tool as it is listed."""
     return {"name": name, "inputSchema": {"type": "object"}, **members}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import ClientCapabilityError, ClientErrorResponse
-from foundation_rt.client import ClientHandlers, ServerRequestRefused, connect
+from foundation_rt.client import ServerRequestRefused, connect
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import InvalidResponseError
 from foundation_rt.client.handlers.server_requests import answer, answer_all
@@ -21,12 +21,12 @@ from foundation_rt.errors import UsageError
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
-    BOTH,
     HANDSHAKE,
     STATELESS,
     ScriptedHarness,
     begun,
     error_of,
+    in_turn,
     must_be_gone,
     result,
     scripted,
@@ -271,41 +271,6 @@ async def test_of_several_calls_on_one_stream_none_is_guessed(others_handlers: b
         calls[0].cancel()
 
 
-@pytest.mark.rule("QUEST-25")
-async def test_a_late_response_ends_what_was_left() -> None:
-    handing = Handing({"roots": []})
-    async with scripted() as (client, harness):
-        left, stays = await begun(
-            client.request("tools/call", play_acts()),
-            client.request("tools/call", play_acts(), handlers=handing),
-        )
-        left.cancel()
-        await settle()
-        harness.transport.say({"jsonrpc": "2.0", "id": held(harness), "result": {}})
-        harness.transport.ask(1, "roots/list")
-        await settle()
-        assert len(handing.got) == 1
-        stays.cancel()
-
-
-@pytest.mark.rule("QUEST-25")
-async def test_requests_that_make_nobody_ask_do_not_count() -> None:
-    handing = Handing({"roots": []})
-    methods = ["ping", "prompts/list", "resources/list", "resources/subscribe"]
-    async with scripted({each: [] for each in methods}) as (client, harness):
-        calls = await begun(
-            client.request("tools/call", play_acts(), handlers=handing),
-            *(client.request(method) for method in methods),
-        )
-        calls[-1].cancel()
-        await settle()
-        harness.transport.ask(1, "roots/list")
-        await settle()
-        assert len(handing.got) == 1
-        for call in calls:
-            call.cancel()
-
-
 @pytest.mark.rule("QUEST-26", "CLIENT-20")
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_only_the_deadline_of_the_call_that_is_asked_stands_still(is_known: bool) -> None:
@@ -361,11 +326,7 @@ async def test_in_the_stateless_mode_a_call_declares_its_handlers(kind: str) -> 
     )
     handing = Handing(["no object"] if kind == "stubborn" else {"action": "decline", "odd": 5})
     async with scripted(revision=STATELESS, roots=["file:///client"]) as (client, harness):
-        await client.initialize()
-        rest = iter([wanted])
-        harness.transport._runner._acts = (  # type: ignore[method-assign]
-            lambda point, default: [next(rest, ["answer"])] if point == "tools/call" else default
-        )
+        harness.play({"tools/call": in_turn(wanted, ["answer"])})
         if kind == "request":
             got = await client.request("tools/call", {"name": "play"}, handlers=handing)
             assert got["resultType"] == "input_required"
@@ -384,27 +345,3 @@ async def test_in_the_stateless_mode_a_call_declares_its_handlers(kind: str) -> 
             for each in [harness.of("tools/call")[0], harness.of("ping")[0]]
         ]
         assert declared == [ABILITIES, {"roots": {}}]
-
-
-@pytest.mark.rule("QUEST-28")
-@pytest.mark.parametrize("revision", BOTH)
-async def test_typed_handlers_serve_one_call(revision: str) -> None:
-    points: dict[str, list[Act]] = {}
-    async with scripted(points, revision=revision) as (client, harness):
-        await client.initialize()
-        acts = ask()
-        if revision == STATELESS:
-            wanted = {"a": {"method": "roots/list"}}
-            rest = iter([result(resultType="input_required", inputRequests=wanted)])
-            harness.transport._runner._acts = (  # type: ignore[method-assign]
-                lambda point, default: (
-                    [next(rest, ["answer"])] if point == "tools/call" else default
-                )
-            )
-        arguments = {"nonce": "1"} if revision == STATELESS else play_acts(*acts)["arguments"]
-        await client.call("play", arguments, handlers=ClientHandlers(roots=["file:///mine"]))
-        mine = {"roots": [{"uri": "file:///mine"}]}
-        if revision == STATELESS:
-            assert harness.of("tools/call")[1]["params"]["inputResponses"] == {"a": mine}
-        else:
-            assert harness.answers()[0]["result"] == mine

@@ -15,7 +15,6 @@ from foundation_rt.client.errors import (
     CallTimeoutError,
     CircuitOpenError,
     ConnectionLostError,
-    InvalidArgumentsError,
     InvalidResponseError,
     MCPError,
 )
@@ -152,15 +151,6 @@ async def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
         assert client.circuit_state is CLOSED
 
 
-@pytest.mark.rule("BREAK-16")
-async def test_wrong_arguments_are_no_failure() -> None:
-    async with scripted(breaker=STRICT) as (client, harness):
-        for _ in range(10):
-            assert isinstance(await error_of(client.call("play", {})), InvalidArgumentsError)
-        assert client.circuit_state is CLOSED
-        assert harness.nonces() == []
-
-
 @pytest.mark.rule("CLIENT-28", "BREAK-10")
 @pytest.mark.parametrize("where", ["open", "initialize", "tools/list", "tools/call", "later"])
 async def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> None:
@@ -179,18 +169,6 @@ async def test_one_lost_connection_is_one_failure_however_many_wait(where: str) 
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
         assert client._breakers.server.failures == 1
-
-
-@pytest.mark.rule("CLIENT-48", "BREAK-16")
-async def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
-    async with scripted(breaker=STRICT, retries=ONCE) as (client, _):
-        await client.initialize()
-        gone = refusal(-32000, "Session not found")
-        acts: list[list[Act]] = [[gone], [], []]
-        calls = await begun(*(call(client, each) for each in acts))
-        await asyncio.gather(*calls, return_exceptions=True)
-        assert client.circuit_state is CLOSED
-        assert client._breakers.server.failures == 0
 
 
 @pytest.mark.rule("BREAK-10")
@@ -475,14 +453,6 @@ async def test_call_that_did_not_run_is_repeated() -> None:
         assert harness.nonces() == ["one"] * 3
         # 2 waits, which are never shorter than the server asked for.
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.4, abs=0.001)
-
-
-@pytest.mark.rule("RETRY-10")
-@pytest.mark.parametrize("code", [-32602, -32601, -32700])
-async def test_call_that_is_not_retryable_is_not_repeated(code: int) -> None:
-    async with scripted() as (client, harness):
-        await error_of(call(client, [refusal(code)], idempotent=True))
-        assert harness.nonces() == ["one"]
 
 
 @pytest.mark.rule("RETRY-12", "CLIENT-20")

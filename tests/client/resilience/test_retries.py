@@ -73,35 +73,6 @@ def test_a_server_is_waited_for_as_it_asks_but_not_for_ever(
 
 
 @pytest.mark.rule("RETRY-02")
-def test_a_retry_takes_one_and_ten_successes_give_it_back() -> None:
-    budget = RetryBudget(RetryPolicy(budget=2))
-    assert [budget.take() for _ in range(4)] == [True, True, False, False]
-    for _ in range(9):
-        budget.succeeded()
-    assert not budget.take()
-    budget.succeeded()
-    assert [budget.take() for _ in range(2)] == [True, False]
-
-
-@pytest.mark.rule("RETRY-02")
-def test_successes_fill_it_up_to_the_start_and_no_further() -> None:
-    budget = RetryBudget(RetryPolicy(budget=1.5))
-    for _ in range(1000):
-        budget.succeeded()
-    assert [budget.take() for _ in range(2)] == [True, False]
-    for _ in range(5):
-        budget.succeeded()
-    assert budget.take()
-
-
-@pytest.mark.rule("RETRY-02")
-def test_without_a_budget_nothing_is_tried_again() -> None:
-    budget = RetryBudget(RetryPolicy(budget=0))
-    budget.succeeded()
-    assert not budget.take()
-
-
-@pytest.mark.rule("RETRY-02")
 @given(tenths=st.integers(0, 300), succeeds=st.lists(st.booleans(), max_size=300))
 def test_over_any_time_there_are_no_more_retries_than_the_start_and_a_tenth_of_the_successes(
     tenths: int, succeeds: list[bool]

@@ -190,7 +190,7 @@ def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) ->
 # -- wrapped values
 
 
-@pytest.mark.rule("CTOOL-21")
+@pytest.mark.rule("CTOOL-20", "CTOOL-21")
 @pytest.mark.parametrize(
     ("value", "texts"),
     [

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError, MCPError
 from foundation_rt.client.resilience.error_mapping import map_http_status, map_mcp_error
 from foundation_rt.client.session.handshake import Handshake, HandshakeRequest, ServerDescription
-from foundation_rt.protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY
+from foundation_rt.protocol.peer import SERVER_INFO_KEY
 from foundation_rt.protocol.revisions import (
     HANDSHAKE_REVISIONS,
     REVISIONS,
     STATELESS_REVISIONS,
-    VERSION_KEY,
     Revision,
 )
 
@@ -127,19 +126,6 @@ def check(
 # -- what is said
 
 
-@pytest.mark.rule("CLIENT-03")
-def test_first_request_has_client_info_and_capabilities() -> None:
-    handshake = Handshake(INFO, lambda revision: {"roots": {"of": revision.name}})
-    opening = handshake.first()
-    meta = {
-        VERSION_KEY: MODERN,
-        INFO_KEY: INFO,
-        CAPABILITIES_KEY: {"roots": {"of": MODERN}},
-    }
-    assert (opening.method, opening.params) == ("server/discover", {"_meta": meta})
-    assert handshake.meta(REVISIONS[MODERN]) == meta
-
-
 @pytest.mark.rule("CLIENT-04")
 @pytest.mark.parametrize("name", HANDSHAKE_REVISIONS)
 def test_initialize_has_only_members_of_its_revision(name: str) -> None:
@@ -244,6 +230,7 @@ def test_any_other_refusal_of_discover_leads_to_initialize(name: str) -> None:
 )
 def test_an_answer_that_names_no_revision_is_of_an_older_server(result: dict[str, Any]) -> None:
     check(RevisionServer([NEW], discover=result), [discover(), initialize()], NEW)
+    check(RevisionServer([NEW], discover=result), [discover()], "E209", forced=MODERN)
 
 
 FINAL_REFUSALS: dict[str, MCPError] = {

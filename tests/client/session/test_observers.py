@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from typing import Any
 
 import pytest
 
-from foundation_rt.client import BreakerSettings, MCPError, ServerDescription, StdioServer, connect
+from foundation_rt.client import BreakerSettings, ServerDescription, connect
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
@@ -18,7 +15,6 @@ from foundation_rt.errors import UsageError
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
-    HANDSHAKE,
     STATELESS,
     begun,
     error_of,
@@ -33,20 +29,6 @@ ONCE = RetryPolicy(max_attempts=1)
 LIST_CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-
-CHILD = r"""
-import json, os, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["method"] == "initialize":
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-                  "serverInfo": {"name": str(os.getpid())}}
-    elif message["method"] == "tools/list":
-        result = {"tools": []}
-    else:
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
 
 
 class Seen:
@@ -112,22 +94,6 @@ async def test_a_session_that_nobody_has_is_not_seen(points: dict[str, list[Act]
     async with scripted(points, retries=ONCE, **seen.options) as (client, _):
         await error_of(client.call("play", NONCE))
         assert seen.names == []
-
-
-@pytest.mark.rule("CLIENT-58")
-@pytest.mark.usefixtures("nothing_left")
-async def test_a_child_that_is_killed_is_seen_between_calls() -> None:
-    lost: asyncio.Future[MCPError] = asyncio.get_running_loop().create_future()
-    server = StdioServer(sys.executable, ["-c", CHILD])
-    async with connect(
-        server, revision=HANDSHAKE, on_disconnected=lost.set_result, require=()
-    ) as client:
-        child = int((await client.initialize()).name)
-        os.kill(child, signal.SIGKILL)
-        async with asyncio.timeout(30):
-            error = await lost
-        assert isinstance(error, ConnectionLostError)
-        assert "SIGKILL" in error.message
 
 
 @pytest.mark.rule("CLIENT-58", "CLIENT-42")

@@ -199,6 +199,58 @@ def test_invalid_message_with_the_id_of_a_request_answers_it(
     assert [*talk.pending] == [first.id]
 
 
+HEAD, TAIL = b'{"jsonrpc":"2.0","id":"%b","result":{"text":', b"}}"
+
+
+@pytest.mark.rule("CLIENT-40")
+@pytest.mark.parametrize(
+    ("line", "is_taken"),
+    [
+        (HEAD + b"NaN" + TAIL, True),
+        (HEAD + b'"caf\xe9"' + TAIL, True),
+        (b"ready." + HEAD + b'"x"' + TAIL, True),
+        (b'received {"id":"%b","method":"tools/call","params":{"result":"error"}}', False),
+        (b'{"id":"%b"', False),
+    ],
+    ids=["NaN", "Latin-1", "text before it", "the request", "a part"],
+)
+def test_line_that_is_no_json_answers_the_request_whose_response_it_holds(
+    line: bytes, is_taken: bool
+) -> None:
+    talk, (first, second) = pending("tools/call", "tools/call")
+    arrival = only(talk.receive(line % second.id.encode(), None))
+    assert isinstance(arrival, InvalidResponse if is_taken else Ignored)
+    assert [*talk.pending] == ([first.id] if is_taken else [first.id, second.id])
+
+
+@pytest.mark.rule("CLIENT-40")
+def test_line_of_two_responses_answers_both_requests() -> None:
+    talk, sent = pending("a", "b")
+    line = b"".join(HEAD % each.id.encode() + b'"x"' + TAIL for each in sent)
+    arrivals = talk.receive(line, None)
+    assert [type(each) for each in arrivals] == [InvalidResponse] * 2
+    assert talk.pending == {}
+
+
+@pytest.mark.rule("CLIENT-41")
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (rb'"cut \ud83d"', "cut \ufffd"),
+        (rb'"\ude00 cut"', "\ufffd cut"),
+        (rb'"\ud83d\ud83d\ude00\ude00"', "\ufffd\U0001f600\ufffd"),
+        (rb'"\\ud83d \ud83d"', r"\ud83d " + "\ufffd"),
+        (rb'"\n\uD83D\n"', "\n\ufffd\n"),
+        (rb'"\\\ud83d"', "\\\ufffd"),
+    ],
+)
+def test_lone_surrogate_is_read_as_replacement_character(text: bytes, read: str) -> None:
+    talk, [request] = pending("a")
+    arrival = only(talk.receive(HEAD % request.id.encode() + text + TAIL, None))
+    assert isinstance(arrival, ResponseReceived)
+    assert arrival.result == {"text": read}
+
+
 # -- what a server says unasked
 
 
@@ -241,6 +293,14 @@ def test_server_request_may_have_the_id_of_a_client_request() -> None:
     arrival = only(talk.receive(line(id=request.id, method="ping"), None))
     assert isinstance(arrival, RequestReceived)
     assert [*talk.pending] == [request.id]
+
+
+@pytest.mark.rule("CTOOL-20")
+def test_server_request_with_long_integer_id_is_answered_under_that_id() -> None:
+    line = b'{"jsonrpc": "2.0", "id": 99999999999999999999, "method": "ping"}'
+    asked = only(PendingRequests(SequentialIds()).receive(line, None))
+    assert isinstance(asked, RequestReceived)
+    assert b'"id":99999999999999999999' in encode_response(asked.request, result={})
 
 
 # -- anything at all

@@ -21,7 +21,6 @@ from foundation_rt.errors import UsageError
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
-    HANDSHAKE,
     STATELESS,
     ScriptedHarness,
     begun,
@@ -529,48 +528,6 @@ async def test_a_handler_may_close_the_client() -> None:
         assert harness.transport.is_closed
 
 
-@pytest.mark.rule("CLIENT-20")
-@pytest.mark.parametrize(("thinking", "is_late"), [(3.0, False), (9.0, False), (10.5, True)])
-async def test_a_deadline_stands_still_while_a_person_answers(
-    thinking: float, is_late: bool
-) -> None:
-    """But no longer than a request may take."""
-
-    async def handler() -> list[Any]:
-        await asyncio.sleep(thinking)
-        return []
-
-    async with scripted(roots=handler, handler_timeout=10) as (client, harness):
-        await client.initialize()
-        acts: list[Act] = [["ask", "roots/list", {}], ["wait", "answer"], ["answer"]]
-        (outcome,) = await asyncio.gather(
-            client.call("play", {**NONCE, "acts": acts}, timeout=0.2), return_exceptions=True
-        )
-        if is_late:
-            # It is told that there is no answer in time, and answers by itself.
-            assert harness.answers()[0]["error"]["code"] == -32603
-        assert not isinstance(outcome, BaseException)
-
-
-@pytest.mark.rule("CLIENT-20")
-async def test_endless_server_requests_do_not_pause_deadlines_for_ever() -> None:
-    async def handler() -> list[Any]:
-        await asyncio.sleep(6)
-        return []
-
-    async with scripted(roots=handler, handler_timeout=10) as (client, harness):
-        await client.initialize()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        acts: list[Act] = []
-        for _ in range(9):
-            acts += [["ask", "roots/list", {}], ["wait", "answer"]]
-        harness.play({"answer": [["ask", "roots/list", {}]]})
-        error = await error_of(client.call("play", {**NONCE, "acts": acts}, timeout=2))
-        assert isinstance(error, CallTimeoutError)
-        assert loop.time() - began <= 2 + 10 + 0.001
-
-
 messages = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: (
@@ -603,23 +560,6 @@ def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: s
         assert (await client.call("play", {"nonce": "y"})).text == "y"
 
     play(scenario, revision=revision)
-
-
-@pytest.mark.rule("CLIENT-12")
-async def test_params_that_are_not_json_raise_an_error() -> None:
-    async with scripted(revision=HANDSHAKE) as (client, harness):
-        for operation in (
-            client.get_prompt("x", {"a": object()}),  # type: ignore[dict-item]
-            client.read_resource("file:///\ud800"),
-            client.call("play", NONCE, correlation_id="\ud800"),
-            client.call("play", {"nonce": "\ud800"}),
-            client.call("play", [1]),  # type: ignore[arg-type]
-        ):
-            error = await error_of(operation)
-            assert (error.code, error.may_have_run) == ("E203", False)
-        assert harness.nonces() == []
-        assert client.circuit_state is CircuitState.CLOSED
-        assert harness.transport.receiver.requests.pending == {}
 
 
 # -- mistakes of this program ----------------------------------------------------------------------

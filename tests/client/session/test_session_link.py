@@ -169,19 +169,6 @@ async def test_a_server_of_another_revision_is_warned_of_by_both_names(
         ]
 
 
-@pytest.mark.rule("CLIENT-07", "CLIENT-29")
-async def test_a_failed_beginning_leaves_nothing() -> None:
-    async with scripted(retries=ONCE) as (client, harness):
-        for point in ("open", "initialize", "notifications/initialized", "tools/list"):
-            harness.play({point: [["refuse" if point == "open" else "die"]]})
-            await asyncio.gather(client.call("play", {"nonce": "x"}), return_exceptions=True)
-            await settle()
-            assert tasks() == []
-        harness.play({})
-        await client.ping()
-        assert sum(not each.is_closed for each in harness.transports) == 1
-
-
 @pytest.mark.rule("CLIENT-28")
 @modes
 @given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=5))
@@ -222,7 +209,7 @@ async def test_a_session_that_expires_again_and_again_is_given_up() -> None:
         assert len(harness.transports) == 1 + 1 + 2
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-29", "CLIENT-51")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
 async def test_closed_while_it_begins(point: str) -> None:
     hang: list[Act] = [["hang"]] if point == "open" else []

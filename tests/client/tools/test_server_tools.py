@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import (
     CallTimeoutError,
-    ConnectionLostError,
     InvalidArgumentsError,
-    MCPError,
 )
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
@@ -424,29 +422,6 @@ def test_a_tool_that_cannot_be_checked_is_called_with_one_warning(
     assert len(warned) == 1
 
 
-@pytest.mark.rule("CLIENT-06")
-async def test_a_server_without_tools() -> None:
-    discovered: list[Act] = [
-        [
-            "answer",
-            {
-                "result": {
-                    "protocolVersion": HANDSHAKE,
-                    "capabilities": {},
-                    "serverInfo": {"name": "x", "version": "1"},
-                }
-            },
-        ]
-    ]
-
-    async with scripted({"initialize": discovered}, require=()) as (client, harness):
-        await client.initialize()
-        for operation in (client.list_tools(), client.call("a"), client.get_tool_schema("a")):
-            error = await error_of(operation)
-            assert (error.code, error.may_have_run) == ("E205", False)
-        assert count(harness) == 0
-
-
 steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wait", "hint", "die"])
 
 
@@ -483,21 +458,6 @@ def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
         assert "nobody" not in names
 
     play(scenario)
-
-
-@pytest.mark.rule("CLIENT-51")
-async def test_listing_ends_with_the_client() -> None:
-    async with scripted(listed(tool("a"))) as (client, harness):
-        await client.initialize()
-        harness.play({"tools/list": []})
-        tasks = []
-        for _ in range(3):  # each of another list
-            client.invalidate()
-            tasks += await begun(client.list_tools(), client.list_tools())
-        assert count(harness) == 4
-        await client.close()
-        for each in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(each, ConnectionLostError | MCPError)
 
 
 @dataclass

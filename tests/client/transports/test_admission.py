@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCPError, connect
+from foundation_rt.client import HttpServer, MCPError, connect
 from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.errors import UsageError
 from tests.support.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
@@ -120,47 +120,6 @@ async def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -
     assert holding.most == 7
     assert sorted(holding.order[:7]) == [*range(7)]
     assert sorted(holding.order) == [*range(1_000)]
-
-
-@pytest.mark.rule("CHTTP-10", "CLIENT-20")
-async def test_deadline_of_a_call_applies_while_it_waits_for_its_turn() -> None:
-    holding = Holding()
-    async with (
-        ScriptedHttp(holding.answer).serving() as server,
-        connect(HttpServer(server.url, max_connections=1)) as client,
-    ):
-        await client.initialize()
-        first = asyncio.ensure_future(client.call("wait", {"number": 1}))
-        while not holding.open:
-            await asyncio.sleep(0)
-        with pytest.raises(CallTimeoutError) as caught:
-            await client.call("wait", {"number": 2}, timeout=0.01)
-        assert not caught.value.may_have_run
-        holding.go.set()
-        await first
-        await client.call("wait", {"number": 3})
-    assert holding.order == [1, 3]
-
-
-@pytest.mark.rule("BREAK-17", "BREAK-13", "CHTTP-10")
-async def test_calls_that_were_late_for_their_turn_do_not_open_the_circuit() -> None:
-    holding = Holding()
-    async with (
-        ScriptedHttp(holding.answer).serving() as server,
-        connect(HttpServer(server.url, max_connections=2)) as client,
-    ):
-        await client.initialize()
-        slow = [asyncio.ensure_future(client.call("wait", {"number": 1})) for _ in range(2)]
-        while holding.open < 2:
-            await asyncio.sleep(0)
-        late = [client.call("wait", {"number": 2}, timeout=0.01) for _ in range(20)]
-        for each in await asyncio.gather(*late, return_exceptions=True):
-            assert isinstance(each, CallTimeoutError)
-        assert client.circuit_state is CircuitState.CLOSED
-        holding.go.set()
-        await asyncio.gather(*slow)
-        await client.call("wait", {"number": 3})
-    assert holding.order == [1, 1, 3]
 
 
 @pytest.mark.rule("CHTTP-10")

@@ -621,16 +621,6 @@ async def test_and_then_killed() -> None:
     assert told.errors == []
 
 
-@pytest.mark.rule("CHILD-11", "CHILD-12")
-@pytest.mark.parametrize("kind", ["mild", "stubborn"])
-async def test_processes_of_a_server_end_with_it(kind: str) -> None:
-    transport, told, leader = await family(kind, "stays", 0.3)
-    await transport.close()
-    assert not living(leader)
-    assert has_vanished(leader)
-    assert told.errors == []
-
-
 @both_loops
 @pytest.mark.rule("CHILD-12")
 async def test_a_process_that_left_the_group_holds_nothing_up() -> None:
