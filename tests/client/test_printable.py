@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from foundation_rt.cli.render import pretty_json
 from foundation_rt.client.safe_text import printable_json, printable_line, printable_text
+from tests.support.json_values import json_values
 
 ANY_TEXT = st.text(st.characters())
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
+JSON = json_values(st.integers(-(2**53), 2**53), st.text(), keys=st.text())
 
 
 @pytest.mark.rule("CLI-19")

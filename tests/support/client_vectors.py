@@ -1,4 +1,4 @@
-"""Reading the client's conversations, and holding them with a client, step by step.
+"""Reading the client's vectors, and holding them with a client, step by step.
 
 `load()` reads spec/vectors/client; `spec/vectors/README.md` says what the lines mean. `Program` is
 what uses the client: it asks, and notes what comes of it.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 from attrs import define, field
 
 from foundation_rt.base.ids import SequentialIds
@@ -109,6 +110,16 @@ def read(path: Path) -> list[ClientVector]:
         if "close" not in vector.steps[-1].action:
             vector.steps.append(ClientStep(vector.steps[-1].line, {"close": True}))
     return vectors
+
+
+def cases(file: str, *members: str) -> list[Any]:
+    """Return the cases of a file that have these members, as parameters of a test."""
+    lines = map(orjson.loads, (FOLDER / f"{file}.jsonl").read_bytes().splitlines())
+    return [
+        pytest.param(line, id=line.get("name", orjson.dumps(line).decode()[:80]))
+        for line in lines
+        if {*members} <= line.keys()
+    ]
 
 
 @define(eq=False)

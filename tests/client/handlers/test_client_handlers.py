@@ -31,6 +31,8 @@ from foundation_rt.features.server_requests.sampling import Sample, SampleResult
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
 from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.client_vectors import cases
+from tests.support.json_values import json_values
 from tests.support.peers import peer
 
 PATIENCE = 60.0
@@ -72,65 +74,24 @@ def never(*arguments: Any) -> Any:
 # -- what may be asked ---------------------------------------------------------------------------
 
 
+def handlers_of(vector: dict[str, Any]) -> ClientHandlers:
+    """Return the handlers of a vector."""
+    handlers = vector["handlers"].items()
+    return ClientHandlers(**{name: never if it == "function" else it for name, it in handlers})
+
+
 @pytest.mark.rule("QUEST-16")
-@pytest.mark.parametrize(
-    ("given", "revision", "declared"),
-    [
-        ({}, "2026-07-28", {}),
-        ({"elicitation": never}, "2026-07-28", {"elicitation": {"form": {}}}),
-        ({"elicitation": never}, "2025-06-18", {"elicitation": {}}),
-        ({"elicitation": never}, "2025-03-26", {}),
-        ({"elicitation_url": never}, "2025-11-25", {"elicitation": {"url": {}}}),
-        ({"elicitation_url": never}, "2025-06-18", {}),
-        (
-            {"elicitation": never, "elicitation_url": never},
-            "2025-11-25",
-            {"elicitation": {"form": {}, "url": {}}},
-        ),
-        ({"elicitation": never, "elicitation_url": never}, "2025-06-18", {"elicitation": {}}),
-        ({"sampling": never}, "2024-11-05", {"sampling": {}}),
-        ({"sampling": never, "sampling_tools": True}, "2025-06-18", {"sampling": {}}),
-        ({"sampling": never, "sampling_tools": True}, "2025-11-25", {"sampling": {"tools": {}}}),
-        ({"sampling": never}, "2026-07-28", {"sampling": {}}),
-        ({"roots": []}, "2024-11-05", {"roots": {}}),
-        ({"roots": never}, "2025-11-25", {"roots": {"listChanged": True}}),
-        ({"roots": never}, "2026-07-28", {"roots": {}}),
-    ],
-)
-def test_capabilities_follow_from_given_handlers(given: Any, revision: str, declared: Any) -> None:
-    assert ClientHandlers(**given).capabilities(REVISIONS[revision]) == declared
+@pytest.mark.parametrize("vector", cases("capabilities", "capabilities"))
+def test_capabilities_follow_from_given_handlers(vector: dict[str, Any]) -> None:
+    revision = REVISIONS[vector["revision"]]
+    assert handlers_of(vector).capabilities(revision) == vector["capabilities"]
 
 
 @pytest.mark.rule("QUEST-02")
-@pytest.mark.parametrize(
-    ("given", "method", "params", "revision", "code"),
-    [
-        ({}, ELICIT, FORM, "2025-11-25", -32601),
-        ({}, CREATE, SAMPLE, "2025-11-25", -32601),
-        ({}, LIST, {}, "2025-11-25", -32601),
-        ({"roots": never}, "tools/list", {}, "2025-11-25", -32601),
-        ({"roots": never}, "", {}, "2025-11-25", -32601),
-        ({"elicitation": never}, ELICIT, FORM, "2025-03-26", -32601),
-        ({"elicitation_url": never}, ELICIT, PAGE, "2025-06-18", -32601),
-        ({"elicitation_url": never}, ELICIT, FORM, "2025-11-25", -32602),
-        ({"elicitation": never}, ELICIT, PAGE, "2025-11-25", -32602),
-        ({"elicitation": never, "elicitation_url": never}, ELICIT, PAGE, "2025-06-18", -32602),
-        ({"elicitation": never}, ELICIT, {**FORM, "mode": "other"}, "2025-11-25", -32602),
-        ({"elicitation": never}, ELICIT, {**FORM, "mode": {}}, "2025-11-25", -32602),
-        ({"sampling": never}, CREATE, {**SAMPLE, "tools": []}, "2025-11-25", -32602),
-        (
-            {"sampling": never, "sampling_tools": True},
-            CREATE,
-            {**SAMPLE, "tools": []},
-            "2025-06-18",
-            -32602,
-        ),
-    ],
-)
-def test_undeclared_request_is_refused(
-    given: Any, method: str, params: Any, revision: str, code: int
-) -> None:
-    refused = refusal(ClientHandlers(**given), method, params, revision)
+@pytest.mark.parametrize("vector", cases("capabilities", "refused"))
+def test_undeclared_request_is_refused(vector: dict[str, Any]) -> None:
+    code = vector["refused"]
+    refused = refusal(handlers_of(vector), vector["method"], vector["params"], vector["revision"])
     assert refused.original_code == code
     assert (refused.data["reason"] == "not_declared") is (code == -32601)
     assert refused.to_wire() == {"code": code, "message": refused.message, "data": refused.data}
@@ -564,13 +525,10 @@ def test_one_that_fails_ends_the_others() -> None:
     assert caught.value.__cause__ is error
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from(["mode", "message", "url", "messages"]), inner)
-    ),
-    max_leaves=6,
+JSON = json_values(
+    st.integers(0, 9),
+    st.text(max_size=3),
+    keys=st.sampled_from(["mode", "message", "url", "messages"]),
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client.handlers.elicitation import read_form, read_page
 from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.client.handlers.sampling import SamplingRequest, read_sampling
 from foundation_rt.features.server_requests.answers import read_sample
@@ -25,6 +26,7 @@ from foundation_rt.features.server_requests.sampling import (
 from foundation_rt.kernel.registry.tool_definition import ToolDefinition
 from foundation_rt.protocol.content import Audio, Image, Text
 from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.client_vectors import cases
 from tests.support.peers import peer
 
 TEXT = {"type": "text", "text": "Hello"}
@@ -105,22 +107,6 @@ def test_tools_are_refused_unless_declared() -> None:
 
 
 @pytest.mark.rule("QUEST-08")
-@pytest.mark.parametrize(
-    "conversation",
-    [
-        [says(USE, role="assistant")],
-        [says(USE, role="assistant"), says(TEXT)],
-        [says(USE, role="assistant"), says(RESULT, TEXT)],
-        [says(RESULT)],
-        [says(USE)],
-    ],
-)
-def test_uses_of_tools_and_their_results_follow_each_other(conversation: Any) -> None:
-    with pytest.raises(ServerRequestRefused, match="/messages is no conversation"):
-        read(asks(*conversation), with_tools=True)
-
-
-@pytest.mark.rule("QUEST-08")
 def test_audio_where_the_revision_has_it() -> None:
     assert read(asks(says(AUDIO)), "2025-03-26").messages[0].content[0] == Audio(
         b"\0\1", "audio/wav"
@@ -129,57 +115,20 @@ def test_audio_where_the_revision_has_it() -> None:
         read(asks(says(AUDIO)), "2024-11-05")
 
 
-@pytest.mark.rule("QUEST-03", "QUEST-08")
-@pytest.mark.parametrize(
-    ("params", "path"),
-    [
-        ({}, "/messages"),
-        (asks(messages={}), "/messages"),
-        (asks(messages=[]), "/messages"),
-        (asks(messages=["hi"]), "/messages/0"),
-        (asks({"role": "system", "content": TEXT}), "/messages/0/role"),
-        (asks({"content": TEXT}), "/messages/0/role"),
-        (asks({"role": [], "content": TEXT}), "/messages/0/role"),
-        (asks({"role": "user"}), "/messages/0/content"),
-        (asks({"role": "user", "content": []}), "/messages/0/content"),
-        (asks(says("Hello")), "/messages/0/content"),
-        (asks(says({"type": "text"})), "/messages/0/content/text"),
-        (asks(says({"type": "video"})), "/messages/0/content/type"),
-        (asks(says({"type": ["text"]})), "/messages/0/content/type"),
-        (asks(says({"type": "image", "data": "?", "mimeType": "x"})), "/messages/0/content/data"),
-        (
-            asks(says({"type": "resource_link", "uri": "a:b", "name": "c"})),
-            "/messages/0/content/type",
-        ),
-        (asks(says({**USE, "input": []}, role="assistant")), "/messages/0/content/input"),
-        (asks(says({**RESULT, "content": [1]})), "/messages/0/content/content/0"),
-        (asks({**says(TEXT), "_meta": 1}), "/messages/0/_meta"),
-        (asks(maxTokens=None), "/maxTokens"),
-        (asks(maxTokens="9"), "/maxTokens"),
-        (asks(maxTokens=True), "/maxTokens"),
-        (asks(maxTokens=0), "/maxTokens"),
-        (asks(maxTokens=1.5), "/maxTokens"),
-        (asks(systemPrompt=1), "/systemPrompt"),
-        (asks(modelPreferences=[]), "/modelPreferences"),
-        (asks(modelPreferences={"hints": ["big"]}), "/modelPreferences/hints/0"),
-        (asks(modelPreferences={"hints": [{"name": 1}]}), "/modelPreferences/hints/0/name"),
-        (asks(modelPreferences={"speedPriority": 2}), "/modelPreferences/speedPriority"),
-        (asks(modelPreferences={"costPriority": "a"}), "/modelPreferences/costPriority"),
-        (asks(includeContext="all"), "/includeContext"),
-        (asks(temperature="hot"), "/temperature"),
-        (asks(stopSequences=[1]), "/stopSequences/0"),
-        (asks(metadata=[]), "/metadata"),
-        (asks(tools=["add"]), "/tools/0"),
-        (asks(tools=[{"name": "add"}]), "/tools/0/inputSchema"),
-        (asks(tools=[{"inputSchema": {}}]), "/tools/0/name"),
-        (asks(toolChoice={"mode": "maybe"}), "/toolChoice/mode"),
-    ],
-)
-def test_invalid_sampling_request_is_refused(params: Any, path: str) -> None:
+@pytest.mark.rule("QUEST-03", "QUEST-07", "QUEST-08")
+@pytest.mark.parametrize("vector", cases("server-request-params", "refused"))
+def test_invalid_request_is_refused(vector: dict[str, Any]) -> None:
+    params = vector["params"]
     with pytest.raises(ServerRequestRefused) as caught:
-        read(params, with_tools=True)
+        if vector["method"] == "sampling/createMessage":
+            read(params, with_tools=True)
+        elif params.get("mode") == "url":
+            read_page(params, REVISIONS["2025-11-25"])
+        else:
+            read_form(params)
     assert caught.value.original_code == -32602
-    assert caught.value.data == {"reason": "invalid_params", "path": path}
+    assert caught.value.data == {"reason": "invalid_params", "path": vector["refused"]}
+    assert vector["refused"] in caught.value.message
 
 
 # -- answers -------------------------------------------------------------------------------------

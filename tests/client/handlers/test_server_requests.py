@@ -19,6 +19,7 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.session.pending_requests import ABANDONED_SECONDS
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.revisions import REVISIONS, Revision
+from tests.support.json_values import json_values
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     HANDSHAKE,
@@ -37,13 +38,7 @@ pytestmark = pytest.mark.virtual_time
 
 ABILITIES = {"elicitation": {"form": {}}, "sampling": {}, "roots": {"listChanged": True}}
 ROW = REVISIONS[HANDSHAKE]
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda some: (
-        st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=3), some, max_size=3)
-    ),
-    max_leaves=5,
-)
+JSON_VALUES = json_values(st.integers(), st.text(max_size=3), leaves=5)
 METHODS = st.sampled_from(["roots/list", "elicitation/create", "tools/list"])
 REQUESTS = JSON_VALUES | st.fixed_dictionaries(
     {"method": METHODS}, optional={"params": JSON_VALUES}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from attrs import define, field
 from hypothesis import strategies as st
@@ -18,14 +16,9 @@ from foundation_rt.client.resilience.circuit_breaker import (
     Permit,
 )
 from foundation_rt.errors import ConfigError
+from tests.support.client_vectors import cases
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
-VECTORS = [
-    orjson.loads(line)
-    for line in (Path(__file__).parents[3] / "spec/vectors/client/circuit-breaker.jsonl")
-    .read_bytes()
-    .splitlines()
-]
 LATER = 30.0  # when a circuit that opened at 0 is half open, by default
 
 
@@ -50,7 +43,7 @@ def admitted(breaker: CircuitBreaker, now: float) -> Permit:
 
 @pytest.mark.rule("BREAK-01", "BREAK-02", "BREAK-03", "BREAK-14", "BREAK-04", "BREAK-05")
 @pytest.mark.rule("BREAK-20", "BREAK-21")
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+@pytest.mark.parametrize("vector", cases("circuit-breaker"))
 def test_the_vectors_hold(vector: dict[str, Any]) -> None:
     breaker = CircuitBreaker(BreakerSettings(**vector["settings"]))
     permits: dict[str, Permit] = {}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,36 +21,31 @@ from foundation_rt.client.resilience.error_mapping import (
 from foundation_rt.client.safe_text import MAX_MESSAGE_CHARACTERS
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.client_vectors import cases
+from tests.support.json_values import json_values
 
 SPEC = Path(__file__).parents[3] / "spec"
-VECTORS = [
-    orjson.loads(line)
-    for line in (SPEC / "vectors" / "client" / "errors.jsonl").read_bytes().splitlines()
-]
 METHODS = sorted({"initialize", *(each for r in REVISIONS.values() for each in r.requests)})
 BEFORE_SESSION = ("initialize", "server/discover")
 
 numbers = st.integers(-(2**63), 2**64 - 1)
-texts = st.text() | st.sampled_from([each["error"]["message"] for each in VECTORS[:60]])
-json_values = st.recursive(
-    st.none() | st.booleans() | numbers | st.floats(allow_nan=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=8,
+texts = st.text() | st.sampled_from(
+    [each.values[0]["error"]["message"] for each in cases("errors", "error")[:60]]
 )
+any_json = json_values(numbers, st.floats(allow_nan=False), texts, keys=texts)
 codes = st.sampled_from([*BY_NUMBER, *range(-32099, -31999)]) | numbers
-data = json_values | st.fixed_dictionaries(
+data = any_json | st.fixed_dictionaries(
     {},
     optional={
-        "code": st.sampled_from([*ErrorCode]).map(str) | json_values,
-        "details": json_values
-        | st.fixed_dictionaries({"reason": json_values, "retryAfterMs": json_values}),
-        "uri": json_values,
-        "supported": json_values,
-        "requiredCapabilities": json_values,
+        "code": st.sampled_from([*ErrorCode]).map(str) | any_json,
+        "details": any_json | st.fixed_dictionaries({"reason": any_json, "retryAfterMs": any_json}),
+        "uri": any_json,
+        "supported": any_json,
+        "requiredCapabilities": any_json,
     },
 )
 errors = st.fixed_dictionaries(
-    {"code": codes}, optional={"message": texts | json_values, "data": data}
+    {"code": codes}, optional={"message": texts | any_json, "data": data}
 )
 methods = st.none() | st.sampled_from(METHODS) | st.text()
 
@@ -60,10 +54,6 @@ def _mapped(vector: dict[str, Any]) -> MCPError:
     if "http" in vector:
         return map_http_status(vector["http"])
     return map_mcp_error(vector["error"], vector["method"])
-
-
-def _name(vector: dict[str, Any]) -> str:
-    return orjson.dumps(vector.get("error", vector.get("http"))).decode()[:80]
 
 
 @pytest.mark.rule(
@@ -77,7 +67,7 @@ def _name(vector: dict[str, Any]) -> str:
     "CERR-12",
     "CERR-16",
 )
-@pytest.mark.parametrize("vector", VECTORS, ids=_name)
+@pytest.mark.parametrize("vector", cases("errors"))
 def test_the_vectors_hold(vector: dict[str, Any]) -> None:
     error = _mapped(vector)
     found = {
@@ -208,7 +198,7 @@ def test_whatever_an_error_says_it_becomes_one_of_the_catalogue(
 
 
 @pytest.mark.rule("CERR-12")
-@given(error=json_values, method=methods)
+@given(error=any_json, method=methods)
 def test_whatever_stands_in_the_place_of_an_error_is_an_unusable_answer(
     error: Any, method: str | None
 ) -> None:

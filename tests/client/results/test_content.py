@@ -24,6 +24,8 @@ from foundation_rt.protocol.content import (
     TextContents,
 )
 from foundation_rt.protocol.revisions import REVISIONS, STATELESS_REVISIONS
+from tests.support.client_vectors import cases
+from tests.support.json_values import json_values
 
 NEWEST = REVISIONS[STATELESS_REVISIONS[-1]]
 
@@ -84,39 +86,11 @@ def test_block_of_an_unknown_kind_stays_as_it_came() -> None:
     assert read_block(wire) is wire
 
 
-BROKEN: dict[str, Any] = {
-    "null": None,
-    "a string": "hi",
-    "no type": {"text": "hi"},
-    "a type that is a number": {"type": 5},
-    "a type that is a list": {"type": ["text"]},
-    "text without any": {"type": "text"},
-    "text that is null": {"type": "text", "text": None},
-    "text that is bytes in a list": {"type": "text", "text": [104]},
-    "an image without data": {"type": "image", "mimeType": "image/png"},
-    "an image without a type": {"type": "image", "data": "YWJj"},
-    "no base64": {"type": "image", "data": "%%%", "mimeType": "image/png"},
-    "base64 without padding": {"type": "image", "data": "YQ", "mimeType": "image/png"},
-    "base64 with a line end": {"type": "image", "data": "YWJj\n", "mimeType": "image/png"},
-    "base64 for URLs": {"type": "image", "data": "-_-_", "mimeType": "image/png"},
-    "more after the padding": {"type": "audio", "data": "YQ==YQ==", "mimeType": "audio/wav"},
-    "base64 beyond ASCII": {"type": "audio", "data": "\u00e9AAA", "mimeType": "audio/wav"},
-    "a link without a name": {"type": "resource_link", "uri": "a:b"},
-    "a link without a URI": {"type": "resource_link", "name": "a"},
-    "no resource": {"type": "resource"},
-    "a resource that is a list": {"type": "resource", "resource": []},
-    "a resource without a URI": {"type": "resource", "resource": {"text": "hi"}},
-    "a resource without contents": {"type": "resource", "resource": {"uri": "a:b"}},
-    "a resource with a number": {"type": "resource", "resource": {"uri": "a:b", "text": 5}},
-    "a resource with no base64": {"type": "resource", "resource": {"uri": "a:b", "blob": "="}},
-}
-
-
 @pytest.mark.rule("CTOOL-13")
-@pytest.mark.parametrize("wire", BROKEN.values(), ids=BROKEN)
-def test_block_that_does_not_match_its_kind_is_refused(wire: Any) -> None:
+@pytest.mark.parametrize("vector", cases("results", "block"))
+def test_block_that_does_not_match_its_kind_is_refused(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidResponseError):
-        read_block(wire)
+        read_block(vector["block"])
 
 
 @pytest.mark.rule("CTOOL-14")
@@ -154,21 +128,11 @@ def test_a_priority_that_is_none_is_left_out(priority: Any) -> None:
     assert read_block({**wire, "annotations": priority}) == Text("a")
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 5)
-    | st.floats()
-    | st.sampled_from(["", "YWJj", "a"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["uri", "text", "blob", "src", "audience", "priority"]),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=6,
+JSON = json_values(
+    st.integers(-5, 5),
+    st.floats(),
+    st.sampled_from(["", "YWJj", "a"]),
+    keys=st.sampled_from(["uri", "text", "blob", "src", "audience", "priority"]),
 )
 MEMBERS = ["text", "data", "mimeType", "uri", "name", "size", "icons", "annotations", "resource"]
 NEARLY = st.builds(

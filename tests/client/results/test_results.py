@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,19 +19,12 @@ from foundation_rt.client.results.results import (
 )
 from foundation_rt.errors import ErrorCode, StructuredError, to_tool_error
 from foundation_rt.protocol.content import BlobContents, Image, Text, TextContents
+from tests.support.client_vectors import cases
+from tests.support.json_values import json_values
 
 HI = {"type": "text", "text": "hi"}
 PICTURE = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
 NO_PICTURE = {"type": "image", "data": "%", "mimeType": "image/png"}
-
-
-VECTORS = Path(__file__).parents[3] / "spec" / "vectors" / "client" / "tool-results.jsonl"
-
-
-def vectors(outcome: str) -> list[Any]:
-    """Return the vectors that end in such an outcome, by their names."""
-    lines = map(orjson.loads, VECTORS.read_bytes().splitlines())
-    return [pytest.param(line, id=line["name"]) for line in lines if outcome in line]
 
 
 def text(*lines: str) -> list[dict[str, Any]]:
@@ -87,7 +79,7 @@ def test_absent_members_may_be_null() -> None:
 
 
 @pytest.mark.rule("CTOOL-11")
-@pytest.mark.parametrize("vector", vectors("refused"))
+@pytest.mark.parametrize("vector", cases("tool-results", "refused"))
 def test_invalid_call_result_is_refused(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidResponseError) as caught:
         CallResult.read(vector["result"])
@@ -139,7 +131,7 @@ def test_an_error_of_this_runtime_comes_back_as_it_was(code: ErrorCode) -> None:
 
 
 @pytest.mark.rule("CTOOL-15")
-@pytest.mark.parametrize("vector", vectors("error"))
+@pytest.mark.parametrize("vector", cases("tool-results", "error"))
 def test_tool_error_is_read_from_json_or_text(vector: dict[str, Any]) -> None:
     result = CallResult.read(vector["result"], "sent")
     error, expected = result.error, vector["error"]
@@ -172,72 +164,29 @@ def test_an_error_beside_other_blocks_is_text() -> None:
 # -- the plain value
 
 
-@pytest.mark.rule("CTOOL-16")
-@pytest.mark.parametrize("vector", vectors("value"))
+@pytest.mark.rule("CTOOL-16", "CTOOL-21")
+@pytest.mark.parametrize("vector", cases("tool-results", "value"))
 def test_the_value_of_a_result(vector: dict[str, Any]) -> None:
-    found = CallResult.read(vector["result"]).value()
-    assert found == vector["value"]
-    assert type(found) is type(vector["value"])
-
-
-@pytest.mark.rule("CTOOL-16")
-@pytest.mark.parametrize("vector", vectors("value_is"))
-def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) -> None:
     result = CallResult.read(vector["result"])
-    assert result.value() is getattr(result, vector["value_is"])
-
-
-# -- wrapped values
+    value, structured = vector["value"], vector["result"].get("structuredContent")
+    assert result.value() == value
+    assert type(result.value()) is type(value)
+    assert result.structured == structured
+    assert result.is_wrapped is (structured == {"result": value})
 
 
 @pytest.mark.rule("CTOOL-20", "CTOOL-21")
-@pytest.mark.parametrize(
-    ("value", "texts"),
-    [
-        (3, ["3"]),
-        (True, ["true"]),
-        (2**70, [str(2**70)]),
-        ("hi", ["hi"]),
-        ("hi", ['"hi"']),
-        ({"1": 3}, ['{ "1": 3 }']),
-        ([1, 2], ["1", "2"]),
-        ([1, 2], ["[1, 2]"]),
-        ([[1, 2], ["a"], None], ["1", "2", "a"]),
-        (None, []),
-        (None, ["null"]),
-        ([], []),
-        ([], ["[]"]),
-    ],
-)
-def test_value_of_a_wrapped_result_is_the_inner_value(value: Any, texts: list[str]) -> None:
-    result = call_result(*text(*texts), structuredContent={"result": value})
+def test_value_of_a_wrapped_long_integer_is_exact() -> None:
+    result = call_result(*text(str(2**70)), structuredContent={"result": 2**70})
     assert result.is_wrapped
-    assert result.value() == value
-    assert type(result.value()) is type(value)
-    assert result.structured == {"result": value}
+    assert (type(result.value()), result.value()) == (int, 2**70)
 
 
-@pytest.mark.rule("CTOOL-21")
-@pytest.mark.parametrize(
-    ("structured", "blocks"),
-    [
-        ({"result": 3}, text('{"result": 3}')),
-        ({"result": 3}, text("It is 3.")),
-        ({"result": 3}, text("3", "3")),
-        ({"result": 3}, []),
-        ({"result": 3}, [*text("3"), PICTURE]),
-        ({"result": 3}, [{"type": "text", "text": 3}]),
-        ({"result": 3, "more": 4}, text("3")),
-        ({"value": 3}, text("3")),
-        ([3], text("3")),
-    ],
-)
-def test_an_object_that_the_content_does_not_open_is_the_value(
-    structured: Any, blocks: list[Any]
-) -> None:
-    result = call_result(*blocks, structuredContent=structured)
-    assert not result.is_wrapped
-    assert result.value() == structured
+@pytest.mark.rule("CTOOL-16")
+@pytest.mark.parametrize("vector", cases("tool-results", "value_is"))
+def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) -> None:
+    result = CallResult.read(vector["result"])
+    assert result.value() is getattr(result, vector["value_is"])
 
 
 @pytest.mark.rule("CTOOL-29")
@@ -292,70 +241,39 @@ def test_the_messages_of_a_prompt() -> None:
 
 
 @pytest.mark.rule("CTOOL-17")
-@pytest.mark.parametrize(
-    ("members", "total", "has_more"),
-    [
-        ({}, None, False),
-        ({"total": 2}, 2, False),
-        ({"total": 7}, 7, True),
-        ({"hasMore": True}, None, True),
-        ({"total": 1, "hasMore": "yes"}, None, False),
-        ({"total": True, "hasMore": 1}, None, False),
-        ({"total": "7"}, None, False),
-    ],
-)
-def test_the_values_of_a_completion(
-    members: dict[str, Any], total: int | None, has_more: bool
-) -> None:
-    wire = {"completion": {"values": ["a", "b"], **members}}
-    result = CompletionResult.read(wire)
-    assert result.wire is wire
-    assert (result.values, result.total, result.has_more) == (("a", "b"), total, has_more)
+@pytest.mark.parametrize("vector", cases("results", "has_more"))
+def test_the_values_of_a_completion(vector: dict[str, Any]) -> None:
+    result = CompletionResult.read(vector["result"])
+    assert result.wire is vector["result"]
+    assert result.values == ("a", "b")
+    assert (result.total, result.has_more) == (vector["total"], vector["has_more"])
 
 
-REFUSED: list[tuple[Any, Any]] = [
-    (ReadResult, None),
-    (ReadResult, {}),
-    (ReadResult, {"contents": {}}),
-    (ReadResult, {"contents": [None]}),
-    (ReadResult, {"contents": [], "resultType": "input_required"}),
-    (GetPromptResult, []),
-    (GetPromptResult, {}),
-    (GetPromptResult, {"messages": "hi"}),
-    (GetPromptResult, {"messages": [HI]}),
-    (GetPromptResult, {"messages": [{"role": "system", "content": HI}]}),
-    (GetPromptResult, {"messages": [{"role": [], "content": HI}]}),
-    (GetPromptResult, {"messages": [{"role": "user", "content": [HI]}]}),
-    (CompletionResult, "a"),
-    (CompletionResult, {"values": []}),
-    (CompletionResult, {"completion": []}),
-    (CompletionResult, {"completion": {"values": "ab"}}),
-    (CompletionResult, {"completion": {"values": ["a", 5]}}),
-]
+KINDS: dict[str, Any] = {
+    "resources/read": ReadResult,
+    "prompts/get": GetPromptResult,
+    "completion/complete": CompletionResult,
+}
 
 
 @pytest.mark.rule("CTOOL-17")
-@pytest.mark.parametrize(("kind", "wire"), REFUSED)
-def test_invalid_results_of_other_methods_are_refused(kind: Any, wire: Any) -> None:
-    with pytest.raises(InvalidResponseError):
-        kind.read(wire)
+@pytest.mark.parametrize("vector", cases("results", "method", "refused"))
+def test_invalid_results_of_other_methods_are_refused(vector: dict[str, Any]) -> None:
+    with pytest.raises(InvalidResponseError) as caught:
+        KINDS[vector["method"]].read(vector["result"])
+    assert caught.value.code == vector["refused"]
 
 
 NAMES = [
     "_meta content structuredContent isError resultType contents messages completion",
     "description values total hasMore role type text data mimeType uri blob code message",
 ]
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats()
-    | st.sampled_from(["complete", "text", "image", "user", "INTERNAL", "", '{"code":"INTERNAL"}']),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(" ".join(NAMES).split()), inner, max_size=4)
-    ),
-    max_leaves=12,
+JSON = json_values(
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(),
+    st.sampled_from(["complete", "text", "image", "user", "INTERNAL", "", '{"code":"INTERNAL"}']),
+    keys=st.sampled_from(" ".join(NAMES).split()),
+    leaves=12,
 )
 NEARLY = st.fixed_dictionaries(
     {},

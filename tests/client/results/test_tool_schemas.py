@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,6 +16,8 @@ from foundation_rt.base.jsonschema.header_params import HeaderParameter
 from foundation_rt.client.errors import InvalidArgumentsError, InvalidResponseError
 from foundation_rt.client.results.schema_check import MAX_SCHEMA_BYTES
 from foundation_rt.client.results.tool_schemas import ToolSchema
+from tests.support.client_vectors import cases
+from tests.support.json_values import json_values
 
 FORECAST = {
     "name": "forecast",
@@ -29,26 +30,9 @@ FORECAST = {
     "annotations": {"readOnlyHint": True},
     "x-own": [1],
 }
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=8,
+JSON = json_values(
+    st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(max_size=5)
 )
-
-
-VECTORS = Path(__file__).parents[3] / "spec" / "vectors" / "client" / "mirrored-arguments.jsonl"
-
-
-def vectors(outcome: str) -> list[Any]:
-    """Return the vectors that end in such an outcome, by their names."""
-    lines = map(orjson.loads, VECTORS.read_bytes().splitlines())
-    return [pytest.param(line, id=line["name"]) for line in lines if outcome in line]
 
 
 def tool(schema: dict[str, Any], **members: Any) -> ToolSchema:
@@ -78,25 +62,11 @@ def test_a_tool_is_kept_as_it_came() -> None:
     assert tool({}, outputSchema=None).output_schema is None
 
 
-NO_TOOLS: dict[str, Any] = {
-    "nothing": None,
-    "a list": [FORECAST],
-    "no name": {"inputSchema": {}},
-    "an empty name": {"name": "", "inputSchema": {}},
-    "a number as name": {"name": 5, "inputSchema": {}},
-    "no schema": {"name": "a"},
-    "null as schema": {"name": "a", "inputSchema": None},
-    "true as schema": {"name": "a", "inputSchema": True},
-    "a list as output schema": {"name": "a", "inputSchema": {}, "outputSchema": []},
-    "false as output schema": {"name": "a", "inputSchema": {}, "outputSchema": False},
-}
-
-
 @pytest.mark.rule("CTOOL-01")
-@pytest.mark.parametrize("wire", NO_TOOLS.values(), ids=NO_TOOLS)
-def test_invalid_tool_is_refused(wire: Any) -> None:
+@pytest.mark.parametrize("vector", cases("results", "tool"))
+def test_invalid_tool_is_refused(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidResponseError, match="E209 a tool is listed"):
-        ToolSchema.read(wire)
+        ToolSchema.read(vector["tool"])
 
 
 MEMBERS = st.fixed_dictionaries(
@@ -290,7 +260,7 @@ def test_they_are_found_in_a_schema_that_cannot_be_compiled() -> None:
 
 
 @pytest.mark.rule("CTOOL-09")
-@pytest.mark.parametrize("vector", vectors("refused"))
+@pytest.mark.parametrize("vector", cases("mirrored-arguments", "refused"))
 def test_header_annotations_that_break_the_rules_are_reported(vector: dict[str, Any]) -> None:
     read = tool(vector["schema"])
     assert read.header_problem is not None
@@ -312,7 +282,7 @@ def test_annotations_are_looked_for_however_deep() -> None:
 
 
 @pytest.mark.rule("CTOOL-09", "CTOOL-10")
-@pytest.mark.parametrize("vector", vectors("headers"))
+@pytest.mark.parametrize("vector", cases("mirrored-arguments", "headers"))
 def test_headers_repeat_the_values_of_a_call(vector: dict[str, Any]) -> None:
     read = tool(vector["schema"])
     assert read.header_problem is None
@@ -320,7 +290,7 @@ def test_headers_repeat_the_values_of_a_call(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("CTOOL-10")
-@pytest.mark.parametrize("vector", vectors("unsendable"))
+@pytest.mark.parametrize("vector", cases("mirrored-arguments", "unsendable"))
 def test_value_that_fits_no_header_is_refused_before_sending(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentsError) as caught:
         tool(vector["schema"]).header_params(vector["arguments"])

@@ -30,13 +30,11 @@ from foundation_rt.client.session.pending_requests import (
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import SUBSCRIPTION_ID_KEY
+from tests.support.json_values import json_values
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-json_values = st.recursive(
-    scalars, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each)
-)
+any_json = json_values(st.integers(), st.floats(), st.text(max_size=5))
 
 
 def pending(*methods: str) -> tuple[PendingRequests, list[PendingRequest]]:
@@ -313,15 +311,15 @@ def _messages(ids: list[str]) -> st.SearchStrategy[Any]:
         "jsonrpc": st.sampled_from(["2.0", "2.0", "2.0", "1.0", None]),
         "id": some_id,
         "method": st.sampled_from(["ping", "notifications/progress", "notifications/message", 5]),
-        "result": st.just({}) | json_values,
-        "error": json_values,
-        "params": json_values
+        "result": st.just({}) | any_json,
+        "error": any_json,
+        "params": any_json
         | st.fixed_dictionaries(
-            {}, optional={"progressToken": some_id, "_meta": json_values, "x": json_values}
+            {}, optional={"progressToken": some_id, "_meta": any_json, "x": any_json}
         ),
     }
     message = st.fixed_dictionaries({}, optional=members)
-    return message | json_values | st.lists(message | json_values, max_size=4)
+    return message | any_json | st.lists(message | any_json, max_size=4)
 
 
 IDS = [SequentialIds().request_id()[:-1] + str(number) for number in range(1, 5)]

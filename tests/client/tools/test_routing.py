@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,15 +22,10 @@ from foundation_rt.client.tools.routing import (
     UrlRoute,
 )
 from tests.client.document_server import KIND, make_server
+from tests.support.client_vectors import cases
 
 MIB = 1024 * 1024
 ROUTER = Router(DOCUMENT_ROUTES)
-VECTORS = [
-    orjson.loads(line)
-    for line in (Path(__file__).parents[3] / "spec/vectors/client/document-routes.jsonl")
-    .read_bytes()
-    .splitlines()
-]
 
 
 def route(vector: dict[str, Any]) -> Routed:
@@ -50,7 +44,7 @@ def refused(error: pytest.ExceptionInfo[MCPError]) -> str:
 
 
 @pytest.mark.rule("ROUTE-01", "ROUTE-02", "ROUTE-03", "ROUTE-04", "ROUTE-05", "ROUTE-06")
-@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("vector", cases("document-routes"))
 def test_the_document_table(vector: dict[str, Any]) -> None:
     if "refused" in vector:
         with pytest.raises(MCPError) as caught:

@@ -17,12 +17,12 @@ from foundation_rt.client.transports.http_headers import (
     message_headers,
     read_retry_after,
     same_origin,
-    stream_headers,
 )
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
-from tests.support.scripted_http import SESSIONS, STATELESS
+from tests.support.client_vectors import cases
+from tests.support.scripted_http import STATELESS
 
 SECRET = "hunter2hunter2"
 
@@ -112,21 +112,9 @@ def test_user_cannot_set_headers_of_the_transport() -> None:
 
 
 @pytest.mark.rule("CHTTP-31")
-@pytest.mark.parametrize(
-    ("url", "other", "same"),
-    [
-        ("http://host/a", "http://host:80/b", True),
-        ("https://HOST/a", "https://host:443/b?c", True),
-        ("http://host/a", "https://host/a", False),
-        ("http://host/a", "http://host:8000/a", False),
-        ("http://host/a", "http://host.evil/a", False),
-        ("http://host/a", "http://host@evil/a", False),
-        ("http://host/a", "http://host:99999/a", False),
-        ("http://host/a", "http://[host/a", False),
-    ],
-)
-def test_an_origin_is_scheme_host_and_port(url: str, other: str, same: bool) -> None:
-    assert same_origin(url, other) is same
+@pytest.mark.parametrize("vector", cases("http-headers", "same_origin"))
+def test_an_origin_is_scheme_host_and_port(vector: dict[str, Any]) -> None:
+    assert same_origin(vector["url"], vector["other"]) is vector["same_origin"]
 
 
 # -- what a message's head says
@@ -136,24 +124,6 @@ def said(message: ClientMessage, session_id: str | None = None) -> dict[bytes, b
     pairs = message_headers(message, session_id)
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
-
-
-@pytest.mark.rule("CHTTP-05", "CHTTP-06")
-def test_before_a_revision_is_agreed_on_nothing_is_said_of_one() -> None:
-    assert said(ClientMessage(b"12345", "1", "initialize")) == {
-        b"accept": b"application/json, text/event-stream",
-        b"content-type": b"application/json",
-        b"content-length": b"5",
-    }
-
-
-@pytest.mark.rule("CHTTP-06")
-def test_in_a_session_every_message_names_it_and_its_revision() -> None:
-    found = said(ClientMessage(b"{}", "1", "tools/call", "a", {"X": "y"}, SESSIONS), "s-1")
-    assert found[b"mcp-session-id"] == b"s-1"
-    assert found[b"mcp-protocol-version"] == SESSIONS.name.encode()
-    assert b"mcp-method" not in found
-    assert b"mcp-session-id" not in said(ClientMessage(b"{}", revision=SESSIONS), None)
 
 
 @pytest.mark.rule("CHTTP-08", "CHTTP-09")
@@ -172,23 +142,9 @@ def test_stateless_message_has_mcp_headers() -> None:
 
 
 @pytest.mark.rule("CHTTP-09")
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("us-west1", "us-west1"),
-        ("us west 1", "us west 1"),
-        ("", ""),
-        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-        (" padded ", "=?base64?IHBhZGRlZCA=?="),
-        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-        ("a\tb", "=?base64?YQli?="),
-        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
-        ("=?base64?literal", "=?base64?literal"),
-        ("\x7f", "=?base64?fw==?="),
-    ],
-)
-def test_values_that_no_header_holds_are_base64(text: str, value: str) -> None:
-    assert encode_header_value(text) == value
+@pytest.mark.parametrize("vector", cases("http-headers", "header"))
+def test_values_that_no_header_holds_are_base64(vector: dict[str, Any]) -> None:
+    assert encode_header_value(vector["text"]) == vector["header"]
 
 
 @pytest.mark.rule("CHTTP-09", "HEAD-13")
@@ -199,15 +155,6 @@ def test_encoded_header_is_valid_and_decoded_by_the_server(text: str) -> None:
     assert value.isascii()
     assert value.isprintable()
     assert value == value.strip()
-
-
-@pytest.mark.rule("CHTTP-24")
-def test_resumed_stream_names_its_last_event() -> None:
-    found = dict(stream_headers(SESSIONS, "s-1", b"e-7"))
-    assert found[b"last-event-id"] == b"e-7"
-    assert found[b"accept"] == b"text/event-stream"
-    assert found[b"mcp-session-id"] == b"s-1"
-    assert b"last-event-id" not in dict(stream_headers(None, None))
 
 
 @pytest.mark.rule("CHTTP-24")
@@ -242,25 +189,10 @@ def test_the_id_of_a_session_is_visible_ascii(text: str, is_one: bool) -> None:
 
 
 @pytest.mark.rule("CHTTP-16")
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        (None, None),
-        ("0", 0.0),
-        ("120", 120.0),
-        ("-1", None),
-        ("1.5", None),
-        ("soon", None),
-        ("", None),
-        ("9" * 5_000, None),
-        ("Thu, 01 Jan 1970 00:01:40 GMT", 60.0),
-        ("Thu, 01 Jan 1970 00:00:10 GMT", 0.0),
-        ("Thu, 99 Foo 1970 00:00:10 GMT", None),
-        ("Thu, 01 Jan 99999999999 00:00:10 GMT", None),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
-    assert read_retry_after(header, now=40.0) == seconds
+@pytest.mark.parametrize("vector", cases("http-headers", "retry_after"))
+def test_retry_after_is_seconds_or_a_date(vector: dict[str, Any]) -> None:
+    assert read_retry_after(vector["retry_after"], now=40.0) == vector["seconds"]
+    assert read_retry_after(None, now=40.0) is None
 
 
 @pytest.mark.rule("CHTTP-16")
