@@ -81,22 +81,10 @@ def client(harness: BlockingHarness) -> Iterator[BlockingClient]:
 
 def in_thread(function: Callable[[], Any]) -> Callable[[], Any]:
     """Start `function` in a thread; what is returned waits for what it returned or raised."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(function())
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def wait() -> Any:
-        thread.join(PATIENCE)
-        return outcome[0]
-
-    return wait
+    pool = ThreadPoolExecutor(1)
+    outcome = pool.submit(function)
+    pool.shutdown(wait=False)
+    return lambda: outcome.exception(PATIENCE) or outcome.result()
 
 
 # -- the same client -----------------------------------------------------------------------------

@@ -6,34 +6,28 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from foundation_rt.client.client import Client
 from foundation_rt.client.errors import (
     CallTimeoutError,
     ConnectionLostError,
     InvalidResponseError,
-    MCPError,
     NotOfferedError,
 )
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.misbehaving_script import TOOLS, Act
+from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
-    BOTH,
     STATELESS,
     ScriptedHarness,
     begun,
     capabilities,
     error_of,
     in_turn,
-    play,
     refusal,
     result,
     scripted,
     settle,
-    tool,
+    taking,
 )
 
 pytestmark = pytest.mark.virtual_time
@@ -84,7 +78,6 @@ async def test_how_long_a_call_may_take() -> None:
     """What the call says, else what is said of the tool, else of the client."""
     async with scripted(timeout=7, tool_timeouts={"play": 3}) as (client, _):
         await client.initialize()
-        loop = asyncio.get_running_loop()
         for name, timeout, expected in (
             ("play", 1.0, 1.0),
             ("play", None, 3.0),
@@ -93,10 +86,9 @@ async def test_how_long_a_call_may_take() -> None:
             ("play", -5.0, 0.0),
             ("play", float("nan"), 0.0),
         ):
-            began = loop.time()
-            call = client.call(name, {**NONCE, "acts": []}, timeout=timeout, idempotent=False)
-            assert isinstance(await error_of(call), CallTimeoutError)
-            assert loop.time() - began == pytest.approx(expected, abs=0.001)
+            with taking(expected):
+                call = client.call(name, {**NONCE, "acts": []}, timeout=timeout, idempotent=False)
+                assert isinstance(await error_of(call), CallTimeoutError)
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -108,14 +100,12 @@ async def test_one_deadline_for_everything() -> None:
         "tools/call": [["wait", "call"], refusal(-32603)],
     }
     async with scripted(points, revision=STATELESS) as (client, harness):
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
-        for what in ("discover", "list", "call"):
-            await asyncio.sleep(1.5)
-            harness.transport.release(what)
-        assert isinstance(await error_of(call), CallTimeoutError)
-        assert loop.time() - began == pytest.approx(5, abs=0.001)
+        with taking(5):
+            call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
+            for what in ("discover", "list", "call"):
+                await asyncio.sleep(1.5)
+                harness.transport.release(what)
+            assert isinstance(await error_of(call), CallTimeoutError)
 
 
 @pytest.mark.rule("CLIENT-44")
@@ -266,14 +256,12 @@ async def test_a_deadline_stands_still_between_rounds() -> None:
     async with scripted(revision=STATELESS, roots=handler, handler_timeout=20) as (client, harness):
         await client.initialize()
         harness.play({"tools/call": in_turn(*[asks("a")] * 3, ["answer"])})
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        assert (await client.call("play", NONCE, timeout=1)).text == "one"
-        assert loop.time() - began == pytest.approx(18, abs=0.001)
+        with taking(18):
+            assert (await client.call("play", NONCE, timeout=1)).text == "one"
         harness.play({"tools/call": [asks("a")]})
-        began = loop.time()
-        assert isinstance(await error_of(client.call("play", NONCE, timeout=1)), CallTimeoutError)
-        assert loop.time() - began == pytest.approx(21, abs=0.001)
+        with taking(21):
+            error = await error_of(client.call("play", NONCE, timeout=1))
+        assert isinstance(error, CallTimeoutError)
 
 
 @pytest.mark.rule("CLIENT-26")
@@ -361,33 +349,3 @@ async def test_closed_twice_and_used_afterwards() -> None:
             assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
             assert str(error) == "E201 the client is closed. Make another client."
         assert len(harness.transports) == 1
-
-
-members = st.sampled_from(
-    ["content", "structuredContent", "isError", "resultType", "inputRequests", "_meta"]
-)
-words = st.sampled_from(["complete", "input_required"])
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | words,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(members, inner, max_size=4),
-    max_leaves=8,
-)
-
-
-@pytest.mark.rule("CLIENT-12", "CLIENT-14")
-@given(answer=values, revision=st.sampled_from(BOTH))
-def test_whatever_a_result_is_the_call_ends(answer: Any, revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        await client.initialize()
-        arguments = {**NONCE, "acts": [["reply", {"result": answer}]]}
-        for name in ("play", "loose"):
-            operation = client.call(name, arguments, timeout=5)
-            (outcome,) = await asyncio.gather(operation, return_exceptions=True)
-            if isinstance(outcome, BaseException):
-                assert isinstance(outcome, MCPError)
-                assert outcome.code == "E209"
-                assert outcome.may_have_run
-        assert client.circuit_state is CircuitState.CLOSED
-
-    listed = [result(tools=[*TOOLS, tool("loose")])]
-    play(scenario, {"tools/list": listed}, revision=revision, roots=list)

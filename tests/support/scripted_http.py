@@ -333,6 +333,14 @@ class Talk:
         """
         return await self.outcome(self.send(method, name, **more))
 
+    async def refused(self, method: str = "tools/call") -> MCPError:
+        """Return the error that a request ends in."""
+        try:
+            result = await self.call(method)
+        except MCPError as error:
+            return error
+        raise AssertionError(f"it went through: {result!r}")
+
     def outcome(self, request_id: str) -> Coroutine[Any, Any, Any]:
         """Return the result of a request that was sent, or its JSON-RPC error."""
         return _outcome(self.heard.waiting[request_id])
@@ -407,5 +415,3 @@ def self_signed(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
     return context
-
-

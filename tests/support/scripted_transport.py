@@ -7,8 +7,8 @@ client of it, and then checks that neither a task nor a timer is left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import orjson
@@ -180,6 +180,15 @@ async def settle(turns: int = TURNS) -> None:
     """Let everything happen that can happen now."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+@contextmanager
+def taking(seconds: float) -> Iterator[None]:
+    """Check that the block takes so many seconds of virtual time."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    yield
+    assert abs(loop.time() - began - seconds) <= 0.001, loop.time() - began
 
 
 async def begun(*operations: Awaitable[Any]) -> list[asyncio.Task[Any]]:

@@ -36,6 +36,14 @@ def client_of(world: World, **described: Any) -> Client:
     return connect(world.url, auth=OAuth(**described), timeout=30)
 
 
+async def logged_in(world: World) -> MemoryTokenStore:
+    """Return the store of a client that has called after a login."""
+    store = MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+    return store
+
+
 async def error_of(world: World, **described: Any) -> MCPError:
     """Return the error of a call that needs a login; nothing is called twice for it."""
     async with client_of(world, **described) as client:
@@ -369,9 +377,7 @@ async def test_registered_client_is_used_until_its_server_has_forgotten_it(world
 
 @pytest.mark.rule("CAUTH-21")
 async def test_another_client_is_registered_if_the_port_is_taken(world: World) -> None:
-    store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    store = await logged_in(world)
     await store.delete(StoreKey(world.url))
     entry = await store.load(StoreKey("", world.issuer))
     assert entry is not None
@@ -490,9 +496,7 @@ async def test_token_is_refreshed_before_it_ends(world: World) -> None:
 @pytest.mark.rule("CAUTH-30", "CAUTH-33")
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_failing_authorization_server_costs_no_login(world: World, status: int) -> None:
-    store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    store = await logged_in(world)
     world.answers["/token"] = (status, b'{"error": "invalid_grant"}')
     await expire(store, world, seconds=30)
     async with client_of(world, store=store, login=None) as client:
@@ -512,9 +516,7 @@ async def test_failing_authorization_server_costs_no_login(world: World, status:
 async def test_refresh_token_that_is_refused_is_deleted_unless_it_was_replaced(
     world: World,
 ) -> None:
-    store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    store = await logged_in(world)
     await expire(store, world)
     world.refreshable.clear()
     error = await error_of(world, store=store, login=None)
@@ -524,9 +526,7 @@ async def test_refresh_token_that_is_refused_is_deleted_unless_it_was_replaced(
 
 @pytest.mark.rule("CAUTH-33")
 async def test_entry_that_was_replaced_meanwhile_is_kept(world: World) -> None:
-    store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    store = await logged_in(world)
     await expire(store, world)
     entry = await grant_of(store, world)
 
@@ -739,9 +739,7 @@ async def test_github_reports_errors_with_200_and_separates_scopes_by_commas(wor
 
 @pytest.mark.rule("CAUTH-31")
 async def test_refresh_token_that_does_not_rotate_stays(world: World) -> None:
-    store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    store = await logged_in(world)
     before = await grant_of(store, world)
     await expire(store, world)
     world.answers["/token"] = (200, b'{"access_token": "next-token", "expires_in": "60"}')

@@ -25,7 +25,6 @@ from tests.support.scripted_transport import (
     ScriptedHarness,
     begun,
     error_of,
-    must_be_gone,
     play,
     refusal,
     scripted,
@@ -138,28 +137,6 @@ def test_a_call_may_be_cancelled_at_any_moment(
         assert harness.count("initialize") <= 1
 
     play(scenario, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
-
-
-@pytest.mark.rule("CLIENT-29")
-@given(turns=st.integers(0, 60), revision=st.sampled_from(BOTH))
-def test_a_client_may_be_closed_at_any_moment(turns: int, revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        calls = [
-            asyncio.ensure_future(client.call("play", {**NONCE, "acts": []})),
-            asyncio.ensure_future(client.list_tools()),
-            asyncio.ensure_future(client.list_resources()),
-        ]
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await client.close()
-        for each in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(each, BaseException):
-                assert isinstance(each, ConnectionLostError)
-                assert not each.retryable
-        must_be_gone(harness)
-        assert isinstance(await error_of(client.call("play", NONCE)), ConnectionLostError)
-
-    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-29")

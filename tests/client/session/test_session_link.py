@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.client import Client
-from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
+from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import tasks
@@ -29,6 +29,7 @@ from tests.support.scripted_transport import (
     result,
     scripted,
     settle,
+    taking,
 )
 
 pytestmark = pytest.mark.virtual_time
@@ -77,13 +78,11 @@ async def test_one_that_is_never_ready(point: str) -> None:
         client,
         harness,
     ):
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        error = await error_of(client.call("play", {"nonce": "x"}))
-        assert isinstance(error, CallTimeoutError)
-        assert not error.may_have_run
-        assert "was not ready within 5 s" in error.message or point == "tools/list"
-        assert loop.time() - began == pytest.approx(5, abs=0.001)
+        with taking(5):
+            error = await error_of(client.call("play", {"nonce": "x"}))
+            assert isinstance(error, CallTimeoutError)
+            assert not error.may_have_run
+            assert "was not ready within 5 s" in error.message or point == "tools/list"
         assert all(each.is_closed for each in harness.transports)
 
 
@@ -95,16 +94,14 @@ async def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has
     """It is started once, by the first of three calls, and ended when the last has gone."""
     hang: list[Act] = [["hang"]] if point == "open" else []
     async with scripted({point: hang}, retries=ONCE, connect_timeout=5) as (client, harness):
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
-        for timeout in (3, 20):
-            error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
-            assert isinstance(error, CallTimeoutError)
-            assert f"within {timeout} s" in error.message
-            assert not harness.transport.is_closed
-        await error_of(longest)
-        assert loop.time() - began == pytest.approx(36, abs=0.001)
+        with taking(36):
+            (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
+            for timeout in (3, 20):
+                error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
+                assert isinstance(error, CallTimeoutError)
+                assert f"within {timeout} s" in error.message
+                assert not harness.transport.is_closed
+            await error_of(longest)
         await settle()
         assert harness.transport.is_closed
         assert len(harness.transports) == 1
@@ -167,36 +164,6 @@ async def test_a_server_of_another_revision_is_warned_of_by_both_names(
         assert [each.getMessage() for each in caplog.records] == [
             "the server was asked for revision 2025-11-25, and speaks '2024-11-05'"
         ]
-
-
-@pytest.mark.rule("CLIENT-28")
-@modes
-@given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int]) -> None:
-    """Again and again: nothing hangs, nothing runs twice, and the next call goes through."""
-
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
-        calls = [
-            asyncio.ensure_future(client.call("play", {"nonce": str(each)})) for each in range(4)
-        ]
-        for each in turns:
-            for _ in range(each):
-                await asyncio.sleep(0)
-            if harness.transports and harness.transport.is_open:
-                harness.transport.lose()
-        for number, outcome in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
-            reached = harness.nonces().count(str(number))
-            assert reached <= 1
-            if isinstance(outcome, BaseException):
-                assert isinstance(outcome, MCPError)
-                assert outcome.may_have_run or not reached
-            else:
-                assert outcome.text == str(number)
-        await asyncio.sleep(0)  # with Python 3.12, `gather` of what has ended does not wait
-        assert (await client.call("play", {"nonce": "last"})).text == "last"
-        assert sum(not each.is_closed for each in harness.transports) == 1
-
-    play(scenario, revision=revision)
 
 
 @pytest.mark.rule("CLIENT-48")

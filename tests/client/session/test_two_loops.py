@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from foundation_rt import Server
 from foundation_rt.client import ConnectionLostError, StdioServer, connect
 from foundation_rt.errors import UsageError
-from tests.support.http_server import serve_http
 from tests.support.leaks import ResourceSnapshot
 from tests.support.process import command
-
-APP = """
-from foundation_rt import Server
-
-server = Server("there")
-"""
 
 
 def local() -> Server:
     return Server("here", config={"logging": {"level": "error"}})
 
 
-@pytest.fixture(params=["memory", "stdio", "http"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server | StdioServer | str]:
-    if request.param == "memory":
-        yield local()
-    elif request.param == "stdio":
-        program, *words = command("serve")
-        yield StdioServer(program, words)
-    else:
-        (tmp_path / "app.py").write_text(APP)
-        with serve_http(tmp_path / "app.py") as served:
-            yield served.url
-
-
 @pytest.mark.rule("CLIENT-52")
-def test_one_that_was_closed_is_closed_on_every_loop(target: Server | StdioServer | str) -> None:
-    client = connect(target, require=())
+@pytest.mark.parametrize("is_child", [False, True])
+def test_one_that_was_closed_is_closed_on_every_loop(is_child: bool) -> None:
+    program, *words = command("serve")
+    client = connect(StdioServer(program, words) if is_child else local(), require=())
 
     async def first() -> None:
         async with client:

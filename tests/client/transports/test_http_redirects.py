@@ -9,19 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from foundation_rt.client import MCPError, connect
+from foundation_rt.client import connect
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, Talk, talking, whole
+from tests.support.scripted_http import ReceivedRequest, ScriptedReply, talking, whole
 
 SECRET = "hunter2hunter2"
 ONCE = RetryPolicy(max_attempts=1)
-
-
-async def refused(talk: Talk) -> MCPError:
-    with pytest.raises(MCPError) as raised:
-        await talk.call("tools/call")
-    return raised.value
 
 
 # -- redirects
@@ -77,7 +71,7 @@ async def test_other_redirects_are_refused_and_nothing_is_sent_there(
         out.whole(status, location=location.format(port=port))
 
     async with talking(answer) as talk:
-        error = await refused(talk)
+        error = await talk.refused()
         assert isinstance(error, InvalidResponseError)
         assert not error.may_have_run
         assert [each.target for each in talk.server.asked] == ["/mcp"]
@@ -90,7 +84,7 @@ async def test_one_redirect_is_followed_and_not_a_second() -> None:
 
     async with talking(answer) as talk:
         for _ in range(2):
-            assert isinstance(await refused(talk), InvalidResponseError)
+            assert isinstance(await talk.refused(), InvalidResponseError)
         targets = [each.target for each in talk.server.asked]
         assert targets == ["/mcp", "/mcp/more"] * 2
 
@@ -137,7 +131,7 @@ async def test_text_of_refusal_without_content_type_is_shown(
     body: bytes, shown: str | None
 ) -> None:
     async with talking(whole(403, body)) as talk:
-        error = await refused(talk)
+        error = await talk.refused()
         assert error.code == "E207"
         expected = "the server answered with HTTP status 403"
         assert error.message == (f"{expected}: {shown}" if shown else expected)
@@ -146,12 +140,12 @@ async def test_text_of_refusal_without_content_type_is_shown(
 @pytest.mark.rule("CHTTP-35")
 async def test_too_many_requests_say_how_long_to_wait() -> None:
     async with talking(whole(429, retry_after="7")) as talk:
-        error = await refused(talk)
+        error = await talk.refused()
         assert (error.code, error.retry_after) == ("E208", 7.0)
         assert "Wait 7 s" in str(error)
 
 
-@pytest.mark.rule("CHTTP-35")
+@pytest.mark.rule("CHTTP-15", "CHTTP-35")
 async def test_refused_connection_names_its_address() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -159,5 +153,6 @@ async def test_refused_connection_names_its_address() -> None:
         async with connect(f"http://user:{SECRET}@{place}/mcp?a=b", retries=ONCE) as client:
             with pytest.raises(ConnectionLostError) as caught:
                 await client.list_tools()
+    assert (caught.value.code, caught.value.may_have_run) == ("E201", False)
     assert f"there is no connection to http://{place}/mcp:" in caught.value.message
     assert SECRET not in str(caught.value)

@@ -33,6 +33,9 @@ ATTACKS = [
 PERCENTS = ["%", "%%", "100%", "%PATH%", "%cd:~,%", '"%PATH%"', "%~dp0", "%1", "%^&calc"]
 
 
+WORDS = st.text(st.characters(exclude_characters="\r\n\0", codec="utf-8"), max_size=20)
+
+
 def is_there(*files: str):  # type: ignore[no-untyped-def]
     """Return the `is_file` of a disk without regard to case."""
     known = {each.lower() for each in files}
@@ -121,21 +124,13 @@ def operators(line: str) -> str:
 
 
 @pytest.mark.rule("WIN-33")
-@given(st.lists(st.text(st.characters(exclude_characters="\r\n\0", codec="utf-8"), max_size=20)))
+@given(st.lists(st.sampled_from([*ATTACKS, *PERCENTS]) | WORDS))
 def test_arguments_of_a_batch_file_are_quoted(args: list[str]) -> None:
     line = batch_line(r"C:\100% sure\a&b.cmd", args)
     assert split(line) == [r"C:\100% sure\a&b.cmd", *args]
     assert operators(line) == ""
     assert line.count('"') % 2 == 0
     assert "%" not in line.replace("%FOUNDATION_RT_PERCENT%", "")
-
-
-@pytest.mark.rule("WIN-33")
-@pytest.mark.parametrize("attack", [*ATTACKS, *PERCENTS])
-def test_attack_on_a_batch_file_is_one_argument(attack: str) -> None:
-    line = batch_line(r"C:\a.cmd", [attack, "end"])
-    assert split(line) == [r"C:\a.cmd", attack, "end"]
-    assert operators(line) == ""
 
 
 @pytest.mark.rule("WIN-33")
