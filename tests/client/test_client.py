@@ -14,9 +14,9 @@ from foundation_rt.client.errors import (
     NotOfferedError,
 )
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
-from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
+    ONCE,
     STATELESS,
     ScriptedHarness,
     begun,
@@ -33,7 +33,6 @@ from tests.support.scripted_transport import (
 pytestmark = pytest.mark.virtual_time
 
 NONCE = {"nonce": "one"}
-ONCE = RetryPolicy(max_attempts=1)
 ROOTS = {"method": "roots/list"}
 FOUR = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "small"}
 STATE = "a state, \u00fc, that nobody reads"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import CallTimeoutError, InvalidResponseError
-from tests.support.misbehaving_clients import ANSWER, ONCE, SOON, call, client_of
+from tests.support.misbehaving_clients import ANSWER, SOON, call, client_of
 from tests.support.misbehaving_harness import HANDSHAKE, MisbehavingHarness, MisbehavingHttpHarness
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.scripted_transport import error_of
+from tests.support.scripted_transport import ONCE, error_of
 from tests.support.sizes import cases
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

@@ -15,10 +15,11 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.options import ClientOptions
 from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_clients import ONCE
+from tests.support.misbehaving_clients import DEATHS
 from tests.support.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
 from tests.support.misbehaving_script import STATELESS, Act
 from tests.support.misbehaving_transport import MemoryHarness
+from tests.support.scripted_transport import ONCE
 from tests.support.virtual_loop import run_virtual
 
 LIVENESS = 60.0
@@ -35,18 +36,7 @@ POINTS = {
     STATELESS: ["start", "server/discover", "tools/list"],
 }
 
-ENDS: dict[str, list[Act]] = {
-    "exits": [["exit", 3]],
-    "is killed": [["kill"]],
-    "exits after its answer": [["answer"], ["exit", 0]],
-    "exits within its answer": [["part", 0.5], ["exit", 1]],
-    "exits with much to say": [["stderr", 300_000], ["exit", 1]],
-    "closes its output": [["close", "stdout"]],
-    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
-    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
-    "leaves one in another session": [["grandchild", "elsewhere"], ["exit", 0]],
-}
-"""What a server may end in; the client knows at once."""
+ENDS: dict[str, list[Act]] = {**DEATHS, "exits after its answer": [["answer"], ["exit", 0]]}
 
 HANGS: dict[str, list[Act]] = {
     "says nothing": [],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt.client import ConnectionLostError
-from tests.support.misbehaving_clients import ANSWER, SOON, call, client_of
+from tests.support.misbehaving_clients import ANSWER, DEATHS, SOON, call, client_of
 from tests.support.misbehaving_harness import MisbehavingHarness
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import error_of
@@ -50,19 +50,6 @@ async def test_half_a_line_spoils_the_next_one_and_no_more(harness: MisbehavingH
         error = await error_of(call(client, "second", timeout=SOON))
         assert error.may_have_run
         await call(client, "third")
-
-
-DEATHS: dict[str, list[Act]] = {
-    "exits": [["exit", 3]],
-    "is killed": [["kill"]],
-    "exits within its answer": [["part", 0.5], ["exit", 1]],
-    "exits after noise": [["noise", "Traceback (most recent call last):"], ["exit", 1]],
-    "closes its output": [["close", "stdout"]],
-    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
-    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
-    "leaves one in another session": [["grandchild", "elsewhere"], ["kill"]],
-}
-"""What a server may end in while it is called."""
 
 
 @pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, CircuitOpenError
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
-from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_script import CAPABILITIES, Act
 from tests.support.scripted_transport import (
     BOTH,
+    ONCE,
     STATELESS,
     ScriptedHarness,
     capabilities,
@@ -33,7 +33,6 @@ from tests.support.scripted_transport import (
 
 pytestmark = pytest.mark.virtual_time
 
-ONCE = RetryPolicy(max_attempts=1)
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 MEMBERS = st.dictionaries(

@@ -8,16 +8,27 @@ from typing import Any
 
 from foundation_rt.client import CallResult, Client, StdioServer, connect
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.misbehaving_harness import ROOT, MisbehavingHarness, MisbehavingHttpHarness
 from tests.support.misbehaving_script import Act
 from tests.support.misbehaving_transport import MemoryHarness
+from tests.support.scripted_transport import ONCE
 
 SOON = 0.3
 """Seconds that a call is given which is never answered."""
 
-ONCE = RetryPolicy(max_attempts=1)
 ANSWER: Act = ["answer"]
+
+DEATHS: dict[str, list[Act]] = {
+    "exits": [["exit", 3]],
+    "is killed": [["kill"]],
+    "exits within its answer": [["part", 0.5], ["exit", 1]],
+    "exits with much to say": [["stderr", 300_000], ["exit", 1]],
+    "closes its output": [["close", "stdout"]],
+    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
+    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
+    "leaves one in another session": [["grandchild", "elsewhere"], ["exit", 0]],
+}
+"""What a server over stdio may end in; the client knows at once."""
 
 
 @asynccontextmanager

@@ -20,10 +20,8 @@ HTTP there are also:
     forget                  forget all sessions
     exit CODE, kill         end the process
 
-The points `POST`, `GET` and `DELETE` come with the requests of these methods, which the log calls
-`http`, before their messages are read. A request whose point has no act is handled correctly. When
-a client closes a connection before its response has ended, the log has `left`, and the acts that
-wait for `left` go on.
+The points `POST`, `GET` and `DELETE` come with the requests of these methods, before their messages
+are read. A request whose point has no act is handled correctly.
 """
 
 from __future__ import annotations
@@ -203,7 +201,6 @@ class MisbehavingHttp:
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         response = MisbehavingResponse(writer, head[0].split()[0])
-        self._log.note("http", method=response.method, session=headers.get(_SESSION))
         self._answer(response, headers.get(_SESSION), body)
         await self._until_done(reader, response)
         return not response.is_cut
@@ -245,9 +242,7 @@ class MisbehavingHttp:
                 each.cancel()
             await response.end()
         if not response.finished.is_set():
-            self._log.note("left", method=response.method)
             response.cut()
-            self._runner.wake({"left"})
 
     # -- acts --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
 from foundation_rt.client.transports.transport import ClientMessage
 from tests.support.leaks import tasks
@@ -29,6 +30,9 @@ HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 BOTH = [HANDSHAKE, STATELESS]
 TURNS = 60
 """More turns of the loop than anything takes that waits for no time."""
+
+ONCE = RetryPolicy(max_attempts=1)
+"""Nothing is tried again."""
 
 HANDLERS = ("sampling", "elicitation", "roots")
 
@@ -127,14 +131,12 @@ async def scripted(
     *,
     revision: str = HANDSHAKE,
     has_exchanges: bool = False,
-    draw: float = 0.5,
     **options: Any,
 ) -> AsyncIterator[tuple[Client, ScriptedHarness]]:
     """Yield a client and its server; nothing may be left of either, whatever became of the client.
 
     Args:
         points: what the server does, and where.
-        draw: what is drawn for the waits between tries.
         options: of the client, and its handlers.
     """
     harness = ScriptedHarness(revision, has_exchanges)
@@ -144,7 +146,7 @@ async def scripted(
         harness.make_transport,
         ClientOptions(revision=revision, **options),
         ClientHandlers(**handlers),
-        draw=lambda: draw,
+        draw=lambda: 0.5,
     ) as client:
         yield client, harness
     must_be_gone(harness)

@@ -36,11 +36,16 @@ def client_of(world: World, **described: Any) -> Client:
     return connect(world.url, auth=OAuth(**described), timeout=30)
 
 
+async def call(world: World, **described: Any) -> None:
+    """Call, with a client of its own."""
+    async with client_of(world, **described) as client:
+        assert (await client.call("echo")).text == "done"
+
+
 async def logged_in(world: World) -> MemoryTokenStore:
     """Return the store of a client that has called after a login."""
     store = MemoryTokenStore()
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    await call(world, store=store)
     return store
 
 
@@ -363,15 +368,13 @@ def test_trickling_answer_is_none(kind: str) -> None:
 async def test_registered_client_is_used_until_its_server_has_forgotten_it(world: World) -> None:
     store = MemoryTokenStore()
     for _ in range(2):
-        async with client_of(world, store=store) as client:
-            await client.call("echo")
+        await call(world, store=store)
         await store.delete(StoreKey(world.url))
     assert len(world.paths("/register")) == 1
     world.answers["/token"] = (401, b'{"error": "invalid_client"}')
     assert "invalid_client" in str(await error_of(world, store=store))
     del world.answers["/token"]
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    await call(world, store=store)
     assert len(world.paths("/register")) == 2
 
 
@@ -399,13 +402,11 @@ async def test_client_of_a_description_is_not_used_elsewhere(world: World) -> No
 
 @pytest.mark.rule("CAUTH-20")
 async def test_clients_of_a_description_are_not_registered(world: World) -> None:
-    async with client_of(world, client_id="me", issuer=world.issuer) as client:
-        await client.call("echo")
+    await call(world, client_id="me", issuer=world.issuer)
     url = "https://me.example.com/client.json"
     assert world.server is not None
     world.server["client_id_metadata_document_supported"] = True
-    async with client_of(world, client_metadata_url=url) as client:
-        await client.call("echo")
+    await call(world, client_metadata_url=url)
     assert [each.form["client_id"] for each in world.paths("/authorize")] == ["me", url]
     assert not world.paths("/register")
     world.server["registration_endpoint"] = None
@@ -481,12 +482,10 @@ async def test_more_scopes_are_asked_for_at_most_twice(world: World) -> None:
 async def test_token_is_refreshed_before_it_ends(world: World) -> None:
     store = MemoryTokenStore()
     world.challenge["scope"] = "a b"
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    await call(world, store=store)
     await expire(store, world, seconds=30)
     refused = len(world.calls)
-    async with client_of(world, store=store, login=None) as client:
-        await client.call("echo")
+    await call(world, store=store, login=None)
     assert "authorization" in world.calls[refused]
     last = world.paths("/token")[-1].form
     assert last["grant_type"] == "refresh_token"
@@ -508,8 +507,7 @@ async def test_failing_authorization_server_costs_no_login(world: World, status:
         with pytest.raises(ConnectionLostError):
             await client.call("echo")
     del world.answers["/token"]
-    async with client_of(world, store=store, login=None) as client:
-        assert (await client.call("echo")).text == "done"
+    await call(world, store=store, login=None)
 
 
 @pytest.mark.rule("CAUTH-33")
@@ -628,8 +626,7 @@ async def test_stored_token_needs_none_of_the_modules_that_get_one(
     world: World, tmp_path: Any
 ) -> None:
     store = FileTokenStore(tmp_path)
-    async with client_of(world, store=store) as client:
-        await client.call("echo")
+    await call(world, store=store)
     ran = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", _PROBE, world.url, str(tmp_path)],
@@ -725,8 +722,7 @@ async def test_person_logs_in_and_stays_at_a_server_like(world: World, name: str
 async def test_github_reports_errors_with_200_and_separates_scopes_by_commas(world: World) -> None:
     store = MemoryTokenStore()
     world.granted, world.token_lifetime = "repo,read:org", None
-    async with client_of(world, store=store, scopes=["repo", "read:org"]) as client:
-        await client.call("echo")
+    await call(world, store=store, scopes=["repo", "read:org"])
     grant = await grant_of(store, world)
     assert (grant["scopes"], grant["expires_at"]) == (["repo", "read:org"], None)
     world.valid.clear()
@@ -744,8 +740,7 @@ async def test_refresh_token_that_does_not_rotate_stays(world: World) -> None:
     await expire(store, world)
     world.answers["/token"] = (200, b'{"access_token": "next-token", "expires_in": "60"}')
     world.valid["next-token"] = ""
-    async with client_of(world, store=store, login=None) as client:
-        await client.call("echo")
+    await call(world, store=store, login=None)
     after = await grant_of(store, world)
     assert (after["access_token"], after["token_type"]) == ("next-token", "Bearer")
     assert after["refresh_token"] == before["refresh_token"]

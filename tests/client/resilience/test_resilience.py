@@ -23,6 +23,7 @@ from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, Cir
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
+    ONCE,
     STATELESS,
     ScriptedHarness,
     begun,
@@ -36,7 +37,6 @@ from tests.support.scripted_transport import (
 
 pytestmark = pytest.mark.virtual_time
 
-ONCE = RetryPolicy(max_attempts=1)
 STRICT = BreakerSettings(failure_threshold=1, reset_timeout_ms=30_000)
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 

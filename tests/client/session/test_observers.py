@@ -10,11 +10,11 @@ import pytest
 from foundation_rt.client import BreakerSettings, ServerDescription, connect
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
-from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
+    ONCE,
     STATELESS,
     begun,
     error_of,
@@ -25,7 +25,6 @@ from tests.support.scripted_transport import (
 )
 
 NONCE = {"nonce": "one"}
-ONCE = RetryPolicy(max_attempts=1)
 LIST_CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"

@@ -18,6 +18,7 @@ from tests.support.misbehaving_script import Act
 from tests.support.scripted_transport import (
     BOTH,
     HANDSHAKE,
+    ONCE,
     STATELESS,
     ScriptedHarness,
     ScriptedTransport,
@@ -34,7 +35,6 @@ from tests.support.scripted_transport import (
 
 pytestmark = pytest.mark.virtual_time
 
-ONCE = RetryPolicy(max_attempts=1)
 FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
 modes = pytest.mark.parametrize("revision", BOTH)
 
