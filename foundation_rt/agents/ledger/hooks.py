@@ -21,6 +21,12 @@ MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]
 FailedHook = Callable[[str, StructuredError], Awaitable[None]]
 
+MAX_WAITING = 8192
+"""Notices that wait for the hooks."""
+
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+"""Bytes of the payloads of these."""
+
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
@@ -34,6 +40,8 @@ class Hooks:
     logger: StructuredLogger
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _notices: deque[NoticeReceived | NoticeSettled] = field(factory=deque, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
+    _is_dropping: bool = field(default=False, init=False)
 
     @property
     def are_set(self) -> bool:
@@ -41,8 +49,18 @@ class Hooks:
         return any((self.on_received, self.on_completed, self.on_failed))
 
     def notice(self, notice: NoticeReceived | NoticeSettled, spawn: Spawn) -> None:
-        """Call the hooks with a notice after those before it, in a task that `spawn` makes."""
+        """Call the hooks with a notice after those before it, in a task that `spawn` makes.
+
+        It is dropped if too many wait.
+        """
+        size = self._waiting_bytes + _size(notice)
+        if len(self._notices) >= MAX_WAITING or size > MAX_WAITING_BYTES:
+            if not self._is_dropping:
+                self._is_dropping = True
+                self.logger.warn("hooks are too slow: calls of them are dropped")
+            return
         self._notices.append(notice)
+        self._waiting_bytes = size
         if self._task is None or self._task.done():
             self._task = spawn(self._call_all())
 
@@ -51,6 +69,7 @@ class Hooks:
         try:
             while self._notices:
                 notice = self._notices.popleft()
+                self._waiting_bytes -= _size(notice)
                 try:
                     await self._call(notice)
                 except BaseException as error:
@@ -58,7 +77,7 @@ class Hooks:
                         raise
                     self.logger.error("hook failed", {"error": describe_exception(error)})
         finally:
-            self._task = None
+            self._task, self._is_dropping = None, False
 
     async def _call(self, notice: NoticeReceived | NoticeSettled) -> None:
         if isinstance(notice, NoticeReceived):
@@ -69,3 +88,7 @@ class Hooks:
                 await self.on_failed(notice.message_id, notice.error)
         elif self.on_completed is not None:
             await self.on_completed(notice.message_id)
+
+
+def _size(notice: NoticeReceived | NoticeSettled) -> int:
+    return len(notice.envelope.payload) if isinstance(notice, NoticeReceived) else 0

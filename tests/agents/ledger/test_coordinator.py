@@ -546,6 +546,30 @@ async def test_a_coordinator_may_have_only_some_of_the_hooks(harness: Coordinato
                         1 * (name[11:] == "failed")]  # fmt: skip
 
 
+@pytest.mark.rule("AACP-29")
+@pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING", 4), ("MAX_WAITING_BYTES", 70)])
+async def test_calls_of_a_slow_hook_beyond_those_that_may_wait_are_dropped(
+    limit: str, value: int, harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"foundation_rt.agents.ledger.hooks.{limit}", value)
+    is_open, seen = asyncio.Event(), list[int]()
+
+    async def slow(envelope: Envelope) -> None:
+        await is_open.wait()
+        seen.append(envelope.seq)
+
+    async with harness.coordinator(on_message_received=slow) as agents:
+        agents.register_agent("a", ten)
+        for _ in range(2):
+            is_open.clear()
+            for _ in range(5):
+                await agents.send_request("a", 5)
+            is_open.set()
+            await asyncio.sleep(0.1)
+        assert seen == [1, 2, 3, 6, 7, 8]
+        assert len(harness.logged("hooks are too slow: calls of them are dropped")) == 2
+
+
 @pytest.mark.rule("AACP-61", "AACP-26")
 async def test_event_is_known_by_message_id_and_executed_once(harness: CoordinatorHarness) -> None:
     gate = Gate()
