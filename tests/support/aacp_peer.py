@@ -267,6 +267,23 @@ def make_store(address: str, lease_ms: int = 30_000) -> Any:
     return PostgresAACPPersistenceAdapter(url, schema=schema, lease_ms=lease_ms)
 
 
+async def records_of(address: str, ids: list[str] | None = None) -> dict[str, Any]:
+    """Return the records of requests, those of `ids` in that order; without them up to 1,000."""
+    from foundation_rt.agents.ledger.administration import RequestQuery
+
+    store = make_store(address)
+    await store.open()
+    try:
+        if ids is None:
+            found = await store.list_requests(RequestQuery(limit=1_000))
+        else:
+            found = await store.get_request_records(ids)
+    finally:
+        await store.close()
+    records = {record.request_id: record for record in found}
+    return records if ids is None else {each: records[each] for each in ids if each in records}
+
+
 def make_transport(address: str) -> Any:
     """Open the transport of a part."""
     if not address:

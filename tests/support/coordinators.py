@@ -8,14 +8,30 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.status import MessageStatus
 from foundation_rt.agents.ledger.types import RequestRecord
-from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.clock import Clock, ManualClock, SystemClock
 from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.protocol.principal import Principal
 from tests.support.faulty_store import FaultyStore
 from tests.support.virtual_loop import run_virtual
+
+
+def attach(
+    coordinator: AgentCoordinatorV2,
+    sink: MemorySink | None = None,
+    clock: Clock | None = None,
+    **aacp: Any,
+) -> MemorySink:
+    """Give a coordinator of no server a log and these `aacp` settings; return where it logs."""
+    sink = sink or MemorySink()
+    logger = StructuredLogger(sink, clock or SystemClock())
+    config = ServerConfig(aacp=AacpSection(**aacp))
+    coordinator.attach(logger, config, UuidGenerator())
+    return sink
 
 
 class CoordinatorHarness:
@@ -37,9 +53,7 @@ class CoordinatorHarness:
         """Return a coordinator with these `aacp` settings; by default with a ledger of its own."""
         options.setdefault("store", FaultyStore())
         coordinator = AgentCoordinatorV2(name=name, clock=self.clock, **options)
-        logger = StructuredLogger(self.sink, self.clock)
-        config = ServerConfig(aacp=AacpSection(**(aacp or {})))
-        coordinator.attach(logger, config, UuidGenerator())
+        attach(coordinator, self.sink, self.clock, **(aacp or {}))
         self.coordinators.append(coordinator)
         return coordinator
 
@@ -78,3 +92,12 @@ async def record_of(coordinator: AgentCoordinatorV2, request_id: str) -> Request
     record = await coordinator.store.get_request_record(request_id)
     assert record is not None
     return record
+
+
+async def status_of(
+    coordinator: AgentCoordinatorV2, key: str, principal: Principal | None = None
+) -> MessageStatus:
+    """Return the status of a request or event that a coordinator must know."""
+    status = await coordinator.status(key, principal)
+    assert status is not None
+    return status

@@ -13,12 +13,9 @@ from foundation_rt.agents.ledger.agent_limits import AgentLimits, LimitedAgent
 from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
 from foundation_rt.agents.messages import AgentContext, AgentMessage
-from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.base.ids import UuidGenerator
-from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
 from tests.support.aacp_peer import Part, Peers, wait_for
+from tests.support.coordinators import attach
 from tests.support.services import postgres_schema
 
 limits = st.builds(AgentLimits, st.just(1), st.integers(1, 9), st.sampled_from((1, 50, 1_000)))
@@ -215,8 +212,8 @@ async def test_replaced_limits_are_logged() -> None:
     async def handler(message: AgentMessage, context: AgentContext) -> Any:
         return message.payload
 
-    sink, coordinator = MemorySink(), AgentCoordinatorV2()
-    coordinator.attach(StructuredLogger(sink, SystemClock()), ServerConfig(), UuidGenerator())
+    coordinator = AgentCoordinatorV2()
+    sink = attach(coordinator)
     coordinator.register_agent("a", handler, workers=2, rate="100/min")
     async with coordinator:
         assert await coordinator.send_request("a", 1) == 1

@@ -28,7 +28,7 @@ from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError
 from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
-from tests.support.coordinators import CoordinatorHarness, record_of, run
+from tests.support.coordinators import CoordinatorHarness, record_of, run, status_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork, LoopbackTransport
 from tests.support.sizes import examples
@@ -72,9 +72,7 @@ async def unknown(coordinator: AgentCoordinatorV2, agent_id: str, payload: Any, 
 
 
 async def outcome_of(coordinator: AgentCoordinatorV2, key: str) -> Outcome:
-    status = await coordinator.status(key)
-    assert status is not None
-    return status.outcome
+    return (await status_of(coordinator, key)).outcome
 
 
 async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
@@ -97,8 +95,7 @@ async def test_request_returns_result_and_status_agrees(harness: CoordinatorHarn
         result = await agents.send_request("a", message, request_id="r1")
         assert result == {"type": "greet", "payload": {"to": ["world", None]}, "from": "host"}
         assert (await agents.send_request("a", 5))["type"] == "message"
-        status = await agents.status("r1")
-        assert status is not None
+        status = await status_of(agents, "r1")
         assert (status.request_id, status.message_id) == ("r1", None)
         assert (status.outcome, status.result, status.error) == (
             Outcome.COMPLETED,
@@ -379,13 +376,11 @@ async def test_timed_out_request_is_unknown_and_known_later(harness: Coordinator
             "outcome": "UNKNOWN",
             "requestId": request_id,
         }
-        status = await agents.status(request_id)
-        assert status is not None
+        status = await status_of(agents, request_id)
         assert (status.outcome, status.result) == (Outcome.UNKNOWN, None)
         gate.opened.set()
         await until_finished(agents, request_id)
-        status = await agents.status(request_id)
-        assert status is not None
+        status = await status_of(agents, request_id)
         assert (status.outcome, status.result) == (Outcome.COMPLETED, 1)
         assert await agents.send_request("a", 1, request_id=request_id) == 1
         assert gate.seen == [1]
@@ -580,8 +575,7 @@ async def test_event_is_known_by_message_id_and_executed_once(harness: Coordinat
         assert await outcome_of(agents, ids[2]) is Outcome.UNKNOWN
         gate.opened.set()
         await until_finished(agents, *ids)
-        status = await agents.status(ids[1])
-        assert status is not None
+        status = await status_of(agents, ids[1])
         assert (status.message_id, status.request_id, status.result) == (ids[1], None, 1)
         assert gate.seen == [0, 1, 2]
 
@@ -824,31 +818,6 @@ async def test_requests_for_unregistered_agent_wait_for_its_return(
         await until_finished(agents, *ids)
         assert (gate.seen, second.seen) == ([0], [1, 2, 3])
         assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
-
-
-@pytest.mark.rule("AACP-04", "AACP-25")
-async def test_agents_registered_again_and_again_lose_nothing_and_keep_order(
-    harness: CoordinatorHarness,
-) -> None:
-    seen: list[int] = []
-
-    async def note(message: AgentMessage, context: AgentContext) -> Any:
-        seen.append(message.payload)
-        await asyncio.sleep(0.003)
-        return message.payload
-
-    async with harness.coordinator() as agents:
-        agents.register_agent("a", note)
-        tasks = [asyncio.ensure_future(agents.send_request("a", n)) for n in range(60)]
-        rng = Random(5)
-        for _ in range(40):
-            await asyncio.sleep(rng.random() / 100)
-            agents.unregister_agent("a")
-            if rng.random() < 0.5:
-                await asyncio.sleep(rng.random() / 100)
-            agents.register_agent("a", note)
-        assert await asyncio.gather(*tasks) == list(range(60))
-        assert seen == list(range(60))
 
 
 # -- a life, and the next -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.stores.memory_usage import MemoryLimits
 from foundation_rt.errors import ErrorCode, ToolError, UsageError
-from tests.support.coordinators import CoordinatorHarness, run
+from tests.support.coordinators import CoordinatorHarness, run, status_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork, LoopbackTransport
 from tests.support.sizes import examples
@@ -69,8 +69,7 @@ async def test_schedule_sends_at_its_times(harness: CoordinatorHarness) -> None:
         await asyncio.sleep(2 + 2 * DAY)
         assert clerk.runs == ids(harness, name, *(until_six + day * DAY for day in range(3)))
         assert clerk.payloads == [{"to": "all"}] * 3
-        status = await agents.status(clerk.runs[-1])
-        assert status is not None
+        status = await status_of(agents, clerk.runs[-1])
         assert (status.outcome, status.result) == (Outcome.COMPLETED, {"to": "all"})
         # Between its runs a schedule costs nothing where nobody else can change it.
         assert store.calls["due_schedules"] <= 8
@@ -215,8 +214,7 @@ async def test_run_for_an_agent_of_another_ledger_is_executed_there(
     async with near, far:
         await asyncio.sleep(130)
         assert clerk.runs == ids(harness, "often", 60, 120)
-        status = await near.status(clerk.runs[0])
-        assert status is not None
+        status = await status_of(near, clerk.runs[0])
         assert status.result == "hello"
 
 

@@ -21,7 +21,7 @@ from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.errors import ErrorCode, StructuredError, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
-from tests.support.coordinators import record_of
+from tests.support.coordinators import record_of, status_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.server_fixture import ServerFixture, ServerPeer
 
@@ -69,8 +69,7 @@ async def until_known(
 ) -> tuple[Outcome, Any, StructuredError | None]:
     """Return the status of a call once it is not UNKNOWN."""
     for _ in range(1000):
-        status = await rig.server.agents.status(run_id)
-        assert status is not None
+        status = await status_of(rig.server.agents, run_id)
         if status.outcome is not Outcome.UNKNOWN:
             return status.outcome, status.result, status.error
         await asyncio.sleep(0.01)
@@ -78,8 +77,7 @@ async def until_known(
 
 
 async def assert_unknown(rig: ServerFixture, run_id: str) -> None:
-    status = await rig.server.agents.status(run_id)
-    assert status is not None
+    status = await status_of(rig.server.agents, run_id)
     assert (status.outcome, status.request_id, status.message_id) == (
         Outcome.UNKNOWN,
         run_id,

@@ -18,10 +18,8 @@ from foundation_rt.agents.persistence import AACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.feature_sections import AacpSection
-from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from tests.support.coordinators import attach
 from tests.support.services import postgres_schema
 
 LEASE_MS = 2_000
@@ -30,8 +28,7 @@ PATIENCE = 60.0
 
 def coordinator(store: AACPPersistenceAdapter, sink: MemorySink) -> AgentCoordinatorV2:
     agents = AgentCoordinatorV2(store=store)
-    logger = StructuredLogger(sink, SystemClock())
-    agents.attach(logger, ServerConfig(aacp=AacpSection(lease_ms=LEASE_MS)), UuidGenerator())
+    attach(agents, sink, lease_ms=LEASE_MS)
     return agents
 
 

@@ -126,6 +126,12 @@ class Bench:
         self.effects.remove(persist)
         return persist
 
+    def let_another_enter(self, request_id: str) -> None:
+        """Have another process on the ledger enter a request."""
+        other = Bench(self.store)
+        other.node.exchange.send([outgoing(request_id)], request_id)
+        other.perform()
+
     def fail(self, persist: Persist) -> None:
         self.node.failed(persist, StoreError("simulated"), self.now)
 
@@ -272,6 +278,25 @@ def test_operation_takes_whole_batches_of_messages() -> None:
 
 
 # -- executing ------------------------------------------------------------------------------------
+
+
+def idle(**more: Any) -> Bench:
+    """Return a bench whose agent "b" waits for requests."""
+    bench = Bench(**more)
+    bench.add_busy_agent("b")
+    bench.perform()
+    return bench
+
+
+def claiming() -> tuple[Bench, Persist]:
+    """Return a bench whose agent "b" has two requests, and the pending operation for them."""
+    bench = Bench(lease_ms=3000)
+    bench.perform()
+    bench.add_busy_agent("b")
+    for number in range(2):
+        bench.node.exchange.send([outgoing(f"r{number}")], number)
+    bench.perform(Operation.APPEND)
+    return bench, bench.waiting(Operation.CLAIM)
 
 
 def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
@@ -426,13 +451,7 @@ def test_permanent_error_and_last_temporary_one_are_outcomes() -> None:
 
 @pytest.mark.rule("AACP-04", "AACP-30")
 def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
-    bench = Bench(lease_ms=3000)
-    bench.perform()
-    bench.add_busy_agent("b")
-    for number in range(2):
-        bench.node.exchange.send([outgoing(f"r{number}")], number)
-    bench.perform(Operation.APPEND)
-    claim = bench.waiting(Operation.CLAIM)
+    bench, claim = claiming()
     bench.answer(claim)
     bench.fail(claim)
     bench.node.exchange.send([outgoing("r2")], 2)
@@ -445,13 +464,7 @@ def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
 
 @pytest.mark.rule("AACP-164")
 def test_claims_that_are_known_only_after_their_lease_are_given_back_unexecuted() -> None:
-    bench = Bench(lease_ms=3000)
-    bench.perform()
-    bench.add_busy_agent("b")
-    for number in range(2):
-        bench.node.exchange.send([outgoing(f"r{number}")], number)
-    bench.perform(Operation.APPEND)
-    claim = bench.waiting(Operation.CLAIM)
+    bench, claim = claiming()
     claimed = bench.answer(claim)
     bench.now += 3000  # the process was stopped
     bench.node.persisted(claim, claimed, bench.now)
@@ -467,9 +480,7 @@ def test_claims_that_are_known_only_after_their_lease_are_given_back_unexecuted(
 
 @pytest.mark.rule("AACP-193", "AACP-195")
 def test_request_to_an_agent_without_others_takes_two_operations() -> None:
-    bench = Bench(shared=True)
-    bench.add_busy_agent("b")
-    bench.perform()
+    bench = idle(shared=True)
     bench.calls.clear()
     for name in ("r1", "r2"):
         bench.node.exchange.send([outgoing(name)], name)
@@ -482,14 +493,10 @@ def test_request_to_an_agent_without_others_takes_two_operations() -> None:
 
 @pytest.mark.rule("AACP-193", "AACP-195")
 def test_what_others_enter_meanwhile_is_claimed_with_the_outcome() -> None:
-    bench = Bench()
-    bench.add_busy_agent("b")
-    bench.perform()
+    bench = idle()
     bench.node.exchange.send([outgoing("r1")], 1)
     bench.perform()
-    other = Bench(bench.store)
-    other.node.exchange.send([outgoing("r2")], 2)
-    other.perform()
+    bench.let_another_enter("r2")
     [claim] = bench.claims()
     bench.finish(claim)
     bench.perform()
@@ -498,16 +505,12 @@ def test_what_others_enter_meanwhile_is_claimed_with_the_outcome() -> None:
 
 @pytest.mark.rule("AACP-193")
 def test_nothing_else_is_claimed_for_an_agent_while_a_message_is_entered() -> None:
-    bench = Bench()
-    bench.add_busy_agent("b")
-    bench.perform()
+    bench = idle()
     bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     assert append.arguments[2].wanted == {"b": 100}
     answer = bench.answer(append)
-    other = Bench(bench.store)
-    other.node.exchange.send([outgoing("r2")], 2)
-    other.perform()
+    bench.let_another_enter("r2")
     bench.node.look_around(None)
     bench.perform()
     assert bench.claims() == []
@@ -538,9 +541,7 @@ def test_message_is_claimed_behind_what_its_agent_has_unless_that_is_given_back(
 @pytest.mark.rule("AACP-04")
 def test_claims_that_were_made_before_a_release_are_given_back() -> None:
     bench, claims = executing(1)
-    other = Bench(bench.store)
-    other.node.exchange.send([outgoing("behind")], 2)
-    other.perform()
+    bench.let_another_enter("behind")
     bench.node.look_around(None)
     claim = bench.waiting(Operation.CLAIM)
     answer = bench.answer(claim)
@@ -571,17 +572,13 @@ def test_message_is_not_claimed_for_an_agent_that_may_have_others() -> None:
 def test_claim_of_a_lost_entry_is_given_back_and_nothing_is_claimed_before(
     happened: bool,
 ) -> None:
-    bench = Bench()
-    bench.add_busy_agent("b")
-    bench.perform()
+    bench = idle()
     bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     if happened:
         bench.answer(append)
     bench.fail(append)
-    other = Bench(bench.store)
-    other.node.exchange.send([outgoing("r2")], 2)
-    other.perform()
+    bench.let_another_enter("r2")
     bench.node.look_around(None)
     bench.perform()
     assert bench.claims() == []
@@ -593,9 +590,7 @@ def test_claim_of_a_lost_entry_is_given_back_and_nothing_is_claimed_before(
 
 @pytest.mark.rule("AACP-164", "AACP-193")
 def test_claim_of_an_entry_that_is_learned_of_late_is_given_back() -> None:
-    bench = Bench()
-    bench.add_busy_agent("b")
-    bench.perform()
+    bench = idle()
     bench.node.exchange.send([outgoing("r1")], 1)
     append = bench.waiting(Operation.APPEND)
     answer = bench.answer(append)
@@ -796,25 +791,6 @@ def test_unacknowledged_message_is_resent_with_growing_delay() -> None:
     [settled] = bench.take(NoticeSettled)
     assert settled.message_id == message.message_id
     assert settled.error.code is ErrorCode.TIMEOUT
-
-
-@pytest.mark.rule("AACP-11", "AACP-13")
-def test_acknowledged_message_is_not_resent() -> None:
-    bench = Bench(has_transport=True, notices=True)
-    first, second = event("e1", target="far", local=False), event("e2", target="far", local=False)
-    for each in (first, second):
-        bench.node.exchange.send([each], each)
-    bench.perform()
-    assert [each.seq for each in bench.sent()] == [1, 2]
-    ack = arrived(0, target="a", ack=2, message_type=MessageType.EVENT)
-    bench.node.exchange.deliver([ack], "waiter", bench.now)
-    bench.perform()
-    settled = bench.take(NoticeSettled)
-    assert [each.message_id for each in settled] == [first.message_id, second.message_id]
-    bench.calls.clear()
-    bench.pass_time(600_000)
-    assert bench.sent() == []
-    assert bench.calls.count(Operation.TAKE_DUE) <= 2
 
 
 @pytest.mark.rule("AACP-19")

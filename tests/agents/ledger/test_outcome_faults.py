@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -15,6 +15,7 @@ from foundation_rt.agents.ledger.types import (
     Claim,
     ClaimCompletion,
     Claiming,
+    Completed,
     RequestState,
 )
 from foundation_rt.agents.messages import OutcomeWrite
@@ -97,7 +98,10 @@ class Ledger:
 
 
 @asynccontextmanager
-async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[Ledger]:
+async def open_ledger(
+    place: tuple[str, str], claims: int = 1, *, repeats: bool = True
+) -> AsyncIterator[Ledger]:
+    """Yield a ledger; if the test repeats what fails, its limits are short."""
     url, schema = place
     async with asyncio.timeout(PATIENCE), postgres_proxy(url) as proxy:
         store = PostgresAACPPersistenceAdapter(proxy.url, schema=schema, connections=1)
@@ -108,7 +112,7 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
             await store.receive([incoming(seq) for seq in range(1, claims + 1)], NOW, TTL)
             claimed = await store.claim(Claiming({"b": claims}, "me", NOW + LEASE), NOW)
             ledger.claims = claimed.claims
-            with short_limits(store):
+            with short_limits(store) if repeats else nullcontext():
                 yield ledger
         finally:
             await store.close()
@@ -248,3 +252,47 @@ async def test_a_constraint_that_is_checked_at_commit_fails_its_write_and_no_oth
         assert isinstance(bad.failure, psycopg.errors.UniqueViolation)
         assert good.record is not None
         assert await ledger.effects() == ["new", "old"]
+
+
+@pytest.mark.rule("AACP-23", "AACP-53")
+async def test_a_write_of_a_claim_that_was_lost_does_not_happen(place: tuple[str, str]) -> None:
+    async with open_ledger(place, repeats=False) as ledger:
+        await ledger.store.claim(Claiming({"b": 1}, "other", NOW + 2 * LEASE), NOW + LEASE)
+        done = await ledger.complete(ledger.ending(0, ledger.writing("late")))
+        assert done == [Completed(None, None)]
+        assert await ledger.effects() == []
+
+
+@pytest.mark.rule("AACP-53", "AACP-167")
+@pytest.mark.parametrize("error", [RuntimeError("no"), None], ids=["its own error", "a constraint"])
+async def test_a_failed_write_withholds_its_outcome_only(
+    place: tuple[str, str], error: Exception | None
+) -> None:
+    async with open_ledger(place, claims=3, repeats=False) as ledger:
+        await ledger.rows("ALTER TABLE {schema}.effect ADD UNIQUE (text)")
+        first, second, third = await ledger.complete(
+            ledger.ending(0, ledger.writing("first")),
+            ledger.ending(1, ledger.writing("second" if error else "first", error)),
+            ledger.ending(2, ledger.writing("third")),
+        )
+        assert third is LOCKED  # it comes behind the FAILED of the one before it (AACP-04)
+        assert (first.record is not None, second.record) == (True, None)
+        expected = RuntimeError if error else psycopg.errors.UniqueViolation
+        assert isinstance(second.failure, expected)
+        assert await ledger.effects() == ["first"]
+        again = ledger.claims[1].request_id, ledger.claims[1].epoch
+        assert await ledger.store.renew([again], NOW + 2 * LEASE) == [True]
+
+
+async def test_handlers_numbers_and_arrays_are_taken_as_psycopg_does(
+    place: tuple[str, str],
+) -> None:
+    """What the ledger needs for its own arrays changes nothing for who borrows its connection."""
+
+    async def write(connection: Any) -> None:
+        cursor = await connection.execute("SELECT %s::text[], pg_typeof(%s)::text", (["a"], 5))
+        assert await cursor.fetchall() == [(["a"], "smallint")]
+
+    async with open_ledger(place) as ledger:
+        [done] = await ledger.complete(ledger.ending(0, write))
+        assert done.failure is None

@@ -26,7 +26,7 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.protocol.principal import Principal, identity_of
-from tests.support.coordinators import CoordinatorHarness, record_of
+from tests.support.coordinators import CoordinatorHarness, record_of, status_of
 from tests.support.loopback import LoopbackNetwork
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
@@ -126,8 +126,7 @@ async def test_errors_and_statuses_show_given_id(harness: CoordinatorHarness) ->
         with pytest.raises(RequestFailedError) as failed:
             await agents.send_request("a", fail, request_id="r1", principal=ALICE)
         assert failed.value.request_id == "r1"
-        status = await agents.status("r1", ALICE)
-        assert status is not None
+        status = await status_of(agents, "r1", ALICE)
         assert (status.request_id, status.message_id) == ("r1", None)
         with pytest.raises(OutcomeUnknownError) as unknown:
             await agents.send_request("slow", 1, request_id="r2", principal=ALICE, timeout_ms=1)
@@ -194,7 +193,6 @@ async def test_an_event_that_is_sent_for_a_principal_is_known_to_it_alone(
             for who in (ALICE, BOB, None):
                 outcome = Outcome.COMPLETED if who == owner else None
                 assert await outcome_of(near, message_id, who) is outcome
-        status = await near.status(owned, ALICE)
-        assert status is not None
+        status = await status_of(near, owned, ALICE)
         assert status.message_id == owned
         assert settled == [owned, plain]

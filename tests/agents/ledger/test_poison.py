@@ -8,23 +8,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from foundation_rt.agents.ledger.types import RequestRecord
-from tests.agents.ledger.test_killed import outcome, place
-from tests.support.aacp_peer import Part, Peers, answer, make_store
+from tests.agents.ledger.test_killed import expected, outcome, place
+from tests.support.aacp_peer import Part, Peers, records_of
 
 MAX_STARTS = 3
 IDS = [f"r{number}" for number in range(8)]
 POISON = "r4"
-
-
-async def read(store_address: str) -> dict[str, RequestRecord]:
-    """Return the records of all requests in the ledger."""
-    store = make_store(store_address)
-    await store.open()
-    try:
-        return {record.request_id: record for record in await store.get_request_records(IDS)}
-    finally:
-        await store.close()
 
 
 @pytest.mark.rule("AACP-04", "AACP-22", "AACP-46")
@@ -45,12 +34,9 @@ def test_request_that_kills_its_process_is_abandoned(kind: str, tmp_path: Path) 
         first = sum(life[:1] == [POISON] for life in lives)
         assert first <= MAX_STARTS <= starts
         assert list(dict.fromkeys(each for life in lives for each in life)) == IDS
-        records = asyncio.run(read(store))
+        records = asyncio.run(records_of(store, IDS))
     error = orjson.loads(records.pop(POISON).error or b"")
     assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "abandoned"})
     for request_id, record in records.items():
         assert record.executions <= 2, "what is behind it does not count its deaths"
-        result = answer(IDS.index(request_id))
-        assert outcome(record) == (
-            ("FAILED", "NOT_FOUND") if result is None else ("COMPLETED", result)
-        )
+        assert outcome(record) == expected(IDS.index(request_id))

@@ -34,16 +34,13 @@ from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.submissions import SubmittedRequest, in_order
 from foundation_rt.agents.ledger.types import LedgerNews
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
-from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.feature_sections import AacpSection
-from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.base.ids import UuidGenerator
-from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.base.logs.logger import MemorySink
 from foundation_rt.errors import ToolError, UsageError
 from foundation_rt.protocol.principal import Principal
 from tests.agents.ledger.test_node import Bench
 from tests.support import fork_server
-from tests.support.aacp_peer import Part, Peers, make_store, wait_for
+from tests.support.aacp_peer import Part, Peers, records_of, wait_for
+from tests.support.coordinators import attach, status_of
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
 
@@ -77,8 +74,7 @@ class Office:
     async def agents(self, name: str = "host", *, serves: bool = True, **more: Any) -> Any:
         store = PostgresAACPPersistenceAdapter(self.url, schema=self.schema)
         agents = AgentCoordinatorV2(store=store, name=name, **more)
-        logger = StructuredLogger(self.sink, SystemClock())
-        agents.attach(logger, ServerConfig(aacp=AacpSection()), UuidGenerator())
+        attach(agents, self.sink)
         if serves:
             agents.register_agent("clerk", self.clerk)
         async with agents, asyncio.timeout(PATIENCE):
@@ -173,8 +169,7 @@ async def test_committed_request_is_unknown_until_it_is_taken_over(office: Offic
             )
             assert await agents.status("r1", alice) is None
             await connection.commit()
-            status = await agents.status(request_id, alice)
-            assert status is not None
+            status = await status_of(agents, request_id, alice)
             assert (status.outcome, status.target_agent_id) == (Outcome.UNKNOWN, "clerk")
             assert await agents.status("r1", bob) is None
         await office.has_executed()
@@ -529,7 +524,7 @@ def test_killed_callers_and_takers_lose_and_double_nothing() -> None:
             last.start(Part("one", store, "", ["clerk"], lease_ms=600, drain=True))
             last.wait_for_end()
             executions.update(line[0] for line in last.said("executed"))
-        records = asyncio.run(read(store, sorted(orders)))
+        records = asyncio.run(records_of(store, sorted(orders)))
     assert orders
     assert records.keys() == orders
     assert executions.keys() == orders, "executed without its transaction, or not at all"
@@ -550,13 +545,3 @@ def call_until_killed(url: str, schema: str, life: int, chance: Random) -> None:
         time.sleep(chance.random() * 0.005)  # at any place: in a statement, before or after COMMIT
         caller.send_signal(signal.SIGKILL)
         caller.wait(PATIENCE)
-
-
-async def read(address: str, ids: list[str]) -> dict[str, Any]:
-    store = make_store(address)
-    await store.open()
-    try:
-        records = await store.get_request_records(ids)
-        return {record.request_id: record for record in records}
-    finally:
-        await store.close()

@@ -13,7 +13,7 @@ from foundation_rt.agents.ledger.request_options import ExecutionRetries
 from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
-from tests.support.coordinators import CoordinatorHarness, record_of
+from tests.support.coordinators import CoordinatorHarness, record_of, status_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackNetwork
 
@@ -63,8 +63,7 @@ async def test_delayed_request_is_executed_at_its_time_and_bars_none(
         await asyncio.sleep(5)
         assert recorder.seen == [("now", 0), ("one", 1), ("two", 2), ("three", 3)]
         for key in (late, "r3", event):
-            status = await agents.status(key)
-            assert status is not None
+            status = await status_of(agents, key)
             assert status.outcome is Outcome.COMPLETED
 
 
@@ -77,8 +76,7 @@ async def test_request_may_be_delayed_and_live_for_a_month(harness: CoordinatorH
         late = await agents.submit_request("a", "late", delay_ms=month_ms, ttl_ms=month_ms)
         await asyncio.sleep(month_ms / 1000 + 1)
         assert recorder.payloads == ["late"]
-        status = await agents.status(late)
-        assert status is not None
+        status = await status_of(agents, late)
         assert status.outcome is Outcome.COMPLETED
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.agents.ledger.administration import RequestQuery
-from foundation_rt.agents.ledger.types import Outcome, RequestRecord
+from foundation_rt.agents.ledger.types import Outcome
 from tests.agents.ledger.test_killed import place
-from tests.support.aacp_peer import Part, Peers, make_store, wait_for
+from tests.support.aacp_peer import Part, Peers, records_of, wait_for
 from tests.support.sizes import size
 
 KILLS = size(2, 20)
@@ -51,7 +50,7 @@ def test_each_run_is_entered_and_executed_once(kind: str, tmp_path: Path) -> Non
             last.start(Part("one", store, "", ["clerk"], lease_ms=600, drain=True))
             last.wait_for_end()
             executions.update(line[0] for line in last.said("executed"))
-        records = asyncio.run(read(store))
+        records = asyncio.run(records_of(store))
     for name, seconds in (("s0", 1), ("s1", 2)):
         times = sorted(
             datetime.fromisoformat(each.removeprefix(f"every:{name}:"))
@@ -65,13 +64,3 @@ def test_each_run_is_entered_and_executed_once(kind: str, tmp_path: Path) -> Non
         assert record.outcome is Outcome.COMPLETED
         # What was executed more often than recorded had lost its claim with its process.
         assert executions[request_id] <= record.epoch
-
-
-async def read(address: str) -> dict[str, RequestRecord]:
-    store = make_store(address)
-    await store.open()
-    try:
-        found = await store.list_requests(RequestQuery(limit=1_000))
-        return {record.request_id: record for record in found}
-    finally:
-        await store.close()

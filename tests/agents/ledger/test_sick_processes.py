@@ -23,7 +23,7 @@ import pytest
 
 from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
-from tests.support.aacp_peer import PATIENCE, Part, Peers, make_store, wait_for
+from tests.support.aacp_peer import PATIENCE, Part, Peers, records_of, wait_for
 from tests.support.cable import Cable, cable
 from tests.support.services import postgres_schema
 from tests.support.sizes import size
@@ -111,7 +111,7 @@ def test_others_serve_every_agent_while_one_process_is_sick(
             wait_for(serves_all, askers, healthy)
             end()
         told, executions = end_all(askers, healthy, sick)
-        records = asyncio.run(read(store))
+        records = asyncio.run(records_of(store, IDS))
 
     assert records.keys() == set(IDS)
     check(told, records, executions)
@@ -136,7 +136,7 @@ def test_processes_on_a_file_go_on_when_the_one_that_was_stopped_in_a_transactio
             assert writer_of(path) == sick.pid
             sick.go_on()
         told, executions = end_all(askers, healthy, sick)
-        records = asyncio.run(read(f"sqlite:{path}"))
+        records = asyncio.run(records_of(f"sqlite:{path}", IDS))
     assert records.keys() == set(ids)
     check(told, records, executions)
 
@@ -180,7 +180,7 @@ def test_order_is_kept_when_holes_are_as_long_as_a_lease(
             time.sleep(lease_ms * random.uniform(0.6, 1.4) / 1000)
             end()
         end_all(askers, healthy, sick)
-        records = asyncio.run(read(store, ids))
+        records = asyncio.run(records_of(store, ids))
     in_order = sorted(records.values(), key=lambda record: record.seq)
     began = [int(record.result or b"") for record in in_order]
     assert len(began) == len(ids)
@@ -242,14 +242,3 @@ def check(
         assert outcome(records[request_id]) == expected(number)
         # What was executed more often than recorded had lost its claim with a spell.
         assert 1 <= executions[request_id] <= records[request_id].epoch
-
-
-async def read(address: str, ids: list[str] = IDS) -> dict[str, RequestRecord]:
-    store = make_store(address)
-    await store.open()
-    try:
-        records = await store.get_request_records(ids)
-    finally:
-        await store.close()
-    found = {record.request_id: record for record in records}
-    return {request_id: found[request_id] for request_id in ids if request_id in found}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,10 @@ from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite.ledger_clock import MachineClocks
 from foundation_rt.base.clock import SystemClock
-from foundation_rt.base.config.feature_sections import AacpSection
-from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.base.ids import UuidGenerator
-from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
+from tests.support.coordinators import attach
 from tests.support.services import postgres_schema
-from tests.support.sizes import size
 
 LEASE_MS = 1_500
-AGENTS = [f"clerk-{number}" for number in range(4)]
 PATIENCE = 60.0
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -54,14 +48,11 @@ class Process:
     """
 
     def __init__(self, url: str, schema: str, clock: SystemClock) -> None:
-        self.sink = MemorySink()
         self.agents = AgentCoordinatorV2(
             store=PostgresAACPPersistenceAdapter(url, schema=schema, lease_ms=LEASE_MS),
             clock=clock,
         )
-        config = ServerConfig(aacp=AacpSection(lease_ms=LEASE_MS, store=url))
-        logger = StructuredLogger(self.sink, clock)
-        self.agents.attach(logger, config, UuidGenerator())
+        self.sink = attach(self.agents, clock=clock, lease_ms=LEASE_MS, store=url)
 
     def logged(self, part: str) -> bool:
         return any(part in line["message"] for line in self.sink.lines)
@@ -98,56 +89,6 @@ async def test_process_whose_clock_is_far_off_claims_and_purges_nothing_until_it
             await handled.wait()
             assert wrong.agents.is_ready()
             assert wrong.logged("the clock is right again")
-
-
-@pytest.mark.rule("AACP-33", "AACP-94", "AACP-01")
-@pytest.mark.parametrize("off_s", [5, -5])
-async def test_two_processes_whose_clocks_differ_by_more_than_a_lease_execute_nothing_twice(
-    off_s: int,
-) -> None:
-    requests = size(150, 1_000)
-    clock = WrongClock(timedelta(seconds=off_s))
-    executed: Counter[int] = Counter()
-    by: Counter[str] = Counter()
-
-    def clerk_of(name: str) -> Any:
-        async def clerk(message: Any, context: Any) -> int:
-            executed[message.payload] += 1
-            by[name] += 1
-            if message.payload % 75 == 0:
-                await asyncio.sleep(1.2 * LEASE_MS / 1000)  # its lease has to be renewed
-            return int(message.payload)
-
-        return clerk
-
-    with postgres_schema() as (url, schema):
-        processes = {
-            "right": Process(url, schema, SystemClock()),
-            "wrong": Process(url, schema, clock),
-        }
-        for name, process in processes.items():
-            for agent in AGENTS:
-                process.agents.register_agent(agent, clerk_of(name))
-        right, wrong = processes["right"].agents, processes["wrong"].agents
-        async with asyncio.timeout(2 * PATIENCE), right, wrong:
-            for spell in range(2):
-                asking = [
-                    right.send_request(AGENTS[n % len(AGENTS)], n, timeout_ms=60_000)
-                    for n in range(spell * requests, (spell + 1) * requests)
-                ]
-                assert sum(await asyncio.gather(*asking)) == sum(
-                    range(spell * requests, (spell + 1) * requests)
-                )
-                if spell == 0:
-                    assert by == {"right": requests}  # the wrong one claims nothing
-                    clock.off = timedelta()
-                    while not wrong.is_ready():
-                        await asyncio.sleep(0.05)
-                    for agent in AGENTS:
-                        right.unregister_agent(agent)
-    assert executed.keys() == set(range(2 * requests))
-    assert set(executed.values()) == {1}
-    assert by == {"right": requests, "wrong": requests}
 
 
 @pytest.mark.rule("AACP-33")

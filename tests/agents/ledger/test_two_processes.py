@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
-from tests.support.aacp_peer import Part, Peers, make_store, wait_for
+from tests.support.aacp_peer import Part, Peers, records_of, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
 from tests.support.sizes import size
 
@@ -81,7 +80,7 @@ def test_two_processes_lose_nothing_and_execute_once(between: Any, tmp_path: Pat
         note(askers.lines)
         executors.kill()
         note(executors.lines)
-        records = asyncio.run(read(executing.store))
+        records = asyncio.run(records_of(executing.store, IDS))
 
     assert told_before.items() <= told.items()
     assert told.keys() == set(IDS), "an answer is missing"
@@ -91,13 +90,3 @@ def test_two_processes_lose_nothing_and_execute_once(between: Any, tmp_path: Pat
         # What was executed more often than recorded had lost its claim with its process.
         assert 1 <= executions[request_id] <= records[request_id].epoch
     assert sum(executions.values()) <= REQUESTS + (len(KILL_AT) - 1) * IN_FLIGHT
-
-
-async def read(address: str) -> dict[str, RequestRecord]:
-    store = make_store(address)
-    await store.open()
-    try:
-        records = await store.get_request_records(IDS)
-    finally:
-        await store.close()
-    return {record.request_id: record for record in records}

@@ -60,6 +60,7 @@ from tests.agents.stores.contract import (
     event,
     incoming,
     outgoing,
+    record_of,
     response,
     uuid_of,
     without_payload,
@@ -327,19 +328,8 @@ class BesideMemory(RuleBasedStateMachine):
         request_id=request_ids, state=st.sampled_from((RequestState.SENT, RequestState.COMPLETED))
     )
     def put_request(self, request_id: str, state: RequestState) -> None:
-        made = outgoing(request_id, "a", "far")
-        record = RequestRecord(
-            request_id,
-            made.message_type,
-            "a",
-            "far",
-            1,
-            made.digest,
-            made.payload,
-            state,
-            self.now,
-            self.now + TTL,
-        )
+        times = {"created_at_ms": self.now, "expires_at_ms": self.now + TTL}
+        record = record_of(outgoing(request_id, "a", "far", **times), state)
         self.ask(lambda store: store.put_request_record(request_id, record))
 
     @rule(skipped=st.integers(0, 2))

@@ -218,6 +218,41 @@ def cancellation(request_id: str) -> ClaimCompletion:
 COMPLETED_PAYLOAD = b'{"outcome":"COMPLETED","result":"done"}'
 
 
+def record_of(made: OutgoingMessage, state: RequestState, **more: Any) -> RequestRecord:
+    """Return the record of the first request of its link, without its position."""
+    return RequestRecord(
+        made.key,
+        made.message_type,
+        made.source_agent_id,
+        made.target_agent_id,
+        1,
+        made.digest,
+        made.payload,
+        state,
+        made.created_at_ms,
+        made.expires_at_ms,
+        **more,
+    )
+
+
+def response_of(message_id: str, seq: int, now: int) -> MessageRecord:
+    """Return the record of the response of b to the request r1 of far."""
+    return MessageRecord(
+        message_id,
+        "r1",
+        "b",
+        "far",
+        seq,
+        MessageType.RESPONSE,
+        COMPLETED_PAYLOAD,
+        MessageState.PENDING,
+        now,
+        NOW + TTL,
+        1,
+        NOW + RETRY,
+    )
+
+
 # -- a ledger to ask ------------------------------------------------------------------------------
 
 
@@ -452,20 +487,9 @@ class StoreContract:
     def test_local_message_is_received_and_not_sent(self, ledger: Ledger) -> None:
         assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.NEW, 1)]
         record = ledger.request("r1")
-        made = outgoing("r1")
-        assert evolve(record, position=None) == RequestRecord(
-            "r1",
-            MessageType.REQUEST,
-            "a",
-            "b",
-            1,
-            made.digest,
-            made.payload,
-            RequestState.RECEIVED,
-            NOW,
-            NOW + TTL,
-        )
         assert record.position is not None
+        made = record_of(outgoing("r1"), RequestState.RECEIVED)
+        assert evolve(record, position=None) == made
         assert ledger.messages(Outcome.UNKNOWN) == []
         assert ledger.unacknowledged("a", "b") == []
 
@@ -606,20 +630,9 @@ class StoreContract:
             True,
             {("far", "b"): FAR_INCARNATION},
         )
-        record = ledger.request("far-b-1")
-        assert evolve(record, position=None) == RequestRecord(
-            "far-b-1",
-            MessageType.REQUEST,
-            "far",
-            "b",
-            1,
-            first.digest,
-            first.envelope.payload,
-            RequestState.RECEIVED,
-            NOW,
-            NOW + TTL,
-            True,
-        )
+        made = outgoing("far-b-1", "far")
+        record = record_of(made, RequestState.RECEIVED, needs_response=True)
+        assert evolve(ledger.request("far-b-1"), position=None) == record
         assert ledger.claim_ids() == ["far-b-1", "far-b-2"]
 
     @pytest.mark.rule("AACP-15")
@@ -707,20 +720,7 @@ class StoreContract:
         ledger.complete(completion(ledger.claim().claims[0]))
         again = incoming(2, "r1", reply="second")
         received = ledger.receive(again, now=NOW + 9)
-        answer = MessageRecord(
-            again.reply_id,
-            "r1",
-            "b",
-            "far",
-            2,
-            MessageType.RESPONSE,
-            COMPLETED_PAYLOAD,
-            MessageState.PENDING,
-            NOW + 9,
-            NOW + TTL,
-            1,
-            NOW + RETRY,
-        )
+        answer = response_of(again.reply_id, 2, NOW + 9)
         assert received.responses == [answer]
         assert ledger.message(again.reply_id) == answer
         assert ledger.claim_ids() == []
@@ -1377,20 +1377,7 @@ class StoreContract:
         assert (done.record.state, done.record.result) == (RequestState.COMPLETED, b'"done"')
         assert done.record.finished_at_ms == NOW + 4
         assert (done.record.owner, done.record.lease_until_ms) == (None, None)
-        assert done.response == MessageRecord(
-            ended.reply_id,
-            "r1",
-            "b",
-            "far",
-            1,
-            MessageType.RESPONSE,
-            COMPLETED_PAYLOAD,
-            MessageState.PENDING,
-            NOW + 4,
-            NOW + TTL,
-            1,
-            NOW + RETRY,
-        )
+        assert done.response == response_of(ended.reply_id, 1, NOW + 4)
         assert ledger.message(ended.reply_id) == done.response
         assert ledger.last_seq("b", "far") == 1
 

@@ -25,12 +25,10 @@ from foundation_rt.agents.ledger.types import (
     LOCKED,
     Claim,
     Claiming,
-    Completed,
     EntryVerdict,
     LedgerNews,
     Release,
 )
-from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
@@ -474,61 +472,6 @@ def test_batches_over_the_same_links_lose_no_number_and_end(
     run(main())
 
 
-# -- writes that go with an outcome -----------------------------------------------------------
-
-
-def noting(place: Place, text: str, raises: Exception | None = None) -> OutcomeWrite:
-    async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
-        await connection.execute(f"INSERT INTO {place.schema}.effect VALUES (%s)".encode(), (text,))
-        if raises is not None:
-            raise raises
-
-    return in_transaction
-
-
-@asynccontextmanager
-async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
-    """Yield a ledger, and claims of requests that came from another."""
-    async with place.open() as ledger:
-        await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
-        await ledger.receive([incoming(seq) for seq in range(1, number + 1)], NOW, TTL)
-        yield ledger, (await ledger.claim(Claiming({"b": number}, "me", NOW + LEASE), NOW)).claims
-
-
-async def effects(place: Place) -> list[str]:
-    return [text for (text,) in await place.rows("SELECT text FROM {schema}.effect ORDER BY text")]
-
-
-@pytest.mark.rule("AACP-53", "AACP-23")
-async def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
-    async with with_claims(place, 1) as (ledger, [claim]):
-        await ledger.claim(Claiming({"b": 1}, "other", NOW + 2 * LEASE), NOW + LEASE)
-        end = completion(claim)
-        end.in_transaction = noting(place, "late")
-        assert await ledger.complete([end], NOW) == [Completed(None, None)]
-        assert await effects(place) == []
-
-
-@pytest.mark.rule("AACP-53", "AACP-167")
-@pytest.mark.parametrize("cause", ["its own error", "a constraint"])
-async def test_failed_write_withholds_its_outcome_only(place: Place, cause: str) -> None:
-    error = RuntimeError("no") if cause == "its own error" else None
-
-    async with with_claims(place, 3) as (ledger, claims):
-        ends = [completion(claim) for claim in claims]
-        ends[0].in_transaction = noting(place, "first")
-        ends[1].in_transaction = noting(place, "second" if error else "first", error)
-        ends[2].in_transaction = noting(place, "third")
-        done = await ledger.complete(ends, NOW)
-        assert done[2] is LOCKED  # it comes behind the FAILED of the one before it (AACP-04)
-        assert [each.record is not None for each in done[:2]] == [True, False]
-        expected = RuntimeError if error else psycopg.errors.UniqueViolation
-        assert isinstance(done[1].failure, expected)
-        assert await effects(place) == ["first"]
-        [renewed] = await ledger.renew([(claims[1].request_id, 1)], NOW + 2 * LEASE)
-        assert renewed
-
-
 # -- hints, and retention ---------------------------------------------------------------------
 
 
@@ -676,17 +619,3 @@ async def test_of_processes_that_enter_at_once_the_first_in_the_queue_claims(pla
 def test_any_payload_of_a_notification_is_read(payload: str) -> None:
     news = read(payload)
     assert news is None or read(write(news)) == news
-
-
-async def test_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:
-    """What the ledger needs for its own arrays changes nothing for who borrows its connection."""
-
-    async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
-        cursor = await connection.execute("SELECT %s::text[], pg_typeof(%s)::text", (["a"], 5))
-        assert await cursor.fetchall() == [(["a"], "smallint")]
-
-    async with with_claims(place, 1) as (ledger, [claim]):
-        end = completion(claim)
-        end.in_transaction = in_transaction
-        [done] = await ledger.complete([end], NOW)
-        assert done.failure is None

@@ -176,15 +176,6 @@ async def test_ids_that_are_no_ids_are_not_there(place: Place) -> None:
         assert await store.get_job("none") is None
 
 
-async def test_store_that_is_not_open_may_be_closed(place: Place) -> None:
-    async with asyncio.timeout(30):
-        store = PostgresTaskStore(place.url, schema=place.schema, migrate=False)
-        await store.close()
-        with pytest.raises(UsageError):
-            await store.open()
-        await store.close()
-
-
 # -- what operations read -------------------------------------------------------------------------
 
 
