@@ -10,9 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,77 +19,21 @@ import pytest
 from foundation_rt.agents import (
     AgentCoordinatorV2,
     AgentServedElsewhereError,
-    NatsTransport,
     PostgresAACPPersistenceAdapter,
-    SqliteAACPPersistenceAdapter,
 )
-from foundation_rt.agents.messages import AgentContext, AgentMessage
+from foundation_rt.agents.messages import AgentMessage
 from foundation_rt.agents.transports import nats_listener
 from foundation_rt.agents.transports.nats_listener import NatsListener
-from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.base.ids import UuidGenerator
+from tests.agents.transports.support import World, world
 from tests.support import fork_server
-from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
 from tests.support.recorded_log import RecordedLog
 from tests.support.services import postgres_schema
 
-FOREVER_MS = 3_600_000
 SHORT_MS = 600
 
 
-class World:
-    """A server, and coordinators that serve the agent `clerk` on ledgers of their own.
-
-    Attributes:
-        executions: how often each number was executed, and by which coordinator.
-    """
-
-    def __init__(self, folder: Path, server: NatsServer, claim_ms: int) -> None:
-        self.folder = folder
-        self.claim_ms = claim_ms
-        self.server = server
-        self.executions: Counter[int] = Counter()
-        self.by: Counter[str] = Counter()
-
-    def coordinator(
-        self,
-        ledger: str,
-        name: str | None = None,
-        agents: tuple[str, ...] = ("clerk",),
-        store: Any = None,
-        log: RecordedLog | None = None,
-    ) -> AgentCoordinatorV2:
-        """Return one that is not started; its name is that of its file, by default."""
-
-        async def execute(message: AgentMessage, context: AgentContext) -> int:
-            number: int = message.payload
-            self.executions[number] += 1
-            self.by[ledger] += 1
-            return number
-
-        logger = None if log is None else log.logger()
-        coordinator = AgentCoordinatorV2(
-            store=store or SqliteAACPPersistenceAdapter(self.folder / f"{ledger}.db"),
-            transport=NatsTransport(self.server.url, claim_ms=self.claim_ms, logger=logger),
-            name=name or ledger,
-        )
-        if logger is not None:
-            coordinator.attach(logger, ServerConfig(), UuidGenerator())
-        for agent_id in agents:
-            coordinator.register_agent(agent_id, execute)
-        return coordinator
-
-    async def request(self, asker: AgentCoordinatorV2, number: int) -> Any:
-        return await asker.send_request("clerk", AgentMessage("work", number), timeout_ms=60_000)
-
-
-@asynccontextmanager
-async def world(
-    tmp_path: Path, claim_ms: int = FOREVER_MS
-) -> AsyncIterator[tuple[World, AsyncExitStack]]:
-    need_nats_server()
-    async with own_nats_server(tmp_path / "nats") as (server, stack):
-        yield World(tmp_path, server, claim_ms), stack
+async def request(asker: AgentCoordinatorV2, number: int) -> Any:
+    return await asker.send_request("clerk", AgentMessage("work", number), timeout_ms=60_000)
 
 
 async def refused(starting: Coroutine[Any, Any, None]) -> str:
@@ -107,7 +49,7 @@ async def test_second_ledger_is_refused_by_name_before_it_takes_anything(tmp_pat
         asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
         first = await stack.enter_async_context(here.coordinator("first"))
         second = here.coordinator("second")
-        asked = [asyncio.create_task(here.request(asker, number)) for number in range(300)]
+        asked = [asyncio.create_task(request(asker, number)) for number in range(300)]
         message = await refused(second.start())
         assert "agent 'clerk' is served by another ledger" in message
         assert first.store is not None
@@ -162,7 +104,7 @@ async def test_agents_of_a_process_that_was_killed_are_free_at_once(tmp_path: Pa
         process.kill()
         process.wait()
         await stack.enter_async_context(here.coordinator("other"))
-        assert await here.request(asker, 1) == 1
+        assert await request(asker, 1) == 1
 
 
 @pytest.mark.rule("AACP-103")
@@ -189,11 +131,11 @@ async def test_ledgers_that_were_cut_off_from_each_other_find_each_other(
         [record] = log.said(YIELDED)
         assert record["level"] == "error"
         assert f"process {os.getpid()} on" in record["error"]
-        assert await asyncio.gather(*(here.request(asker, n) for n in range(20))) == [*range(20)]
+        assert await asyncio.gather(*(request(asker, n) for n in range(20))) == [*range(20)]
         assert here.by == {"elder": 20}
         assert silent.said(YIELDED) == []
         await elder.stop()
-        assert await here.request(asker, 20) == 20
+        assert await request(asker, 20) == 20
         assert here.by == {"elder": 20, "younger": 1}
 
 
@@ -210,9 +152,9 @@ async def test_agent_registered_later_is_taken_when_the_other_ledger_ends(
         second.register_agent("clerk", here.coordinator("second")._agents["clerk"].handler)
         await log.says("an agent is served by another ledger")
         assert log.said("an agent is served by another ledger")[0]["level"] == "error"
-        assert await here.request(asker, 1) == 1
+        assert await request(asker, 1) == 1
         await first.stop()
-        assert await here.request(asker, 2) == 2
+        assert await request(asker, 2) == 2
     assert here.by == {"first": 1, "second": 1}
 
 
@@ -228,10 +170,10 @@ async def test_processes_of_one_ledger_share_its_claims(tmp_path: Path) -> None:
             asker = await stack.enter_async_context(here.coordinator("asker", agents=()))
             await stack.enter_async_context(shared("one"))
             async with shared("two"):
-                assert await here.request(asker, 1) == 1
+                assert await request(asker, 1) == 1
             # The end of one gives nothing back that the other needs.
             await refused(here.coordinator("stranger").start())
-            assert await here.request(asker, 2) == 2
+            assert await request(asker, 2) == 2
 
 
 @pytest.mark.rule("AACP-101")
@@ -242,7 +184,7 @@ async def test_server_that_was_killed_gives_no_agent_to_another_ledger(tmp_path:
         await stack.enter_async_context(here.coordinator("first", log=log))
         here.server.kill()
         here.server.start()
-        assert await here.request(asker, 1) == 1
+        assert await request(asker, 1) == 1
         await refused(here.coordinator("second").start())
 
 
@@ -254,7 +196,7 @@ async def test_process_that_was_frozen_takes_nothing_after_its_claim(tmp_path: P
         process.send_signal(signal.SIGSTOP)
         try:
             await stack.enter_async_context(here.coordinator("other"))
-            asked = [asyncio.create_task(here.request(asker, number)) for number in range(50)]
+            asked = [asyncio.create_task(request(asker, number)) for number in range(50)]
             process.send_signal(signal.SIGCONT)
             assert await asyncio.gather(*asked) == [*range(50)]
         finally:
