@@ -566,7 +566,7 @@ async def test_task_left_by_ended_handler_blocks_no_sender(harness: AgentHarness
     coordinator.register_agent("a", leave)
     coordinator.register_agent("b", relaying(coordinator))
     await coordinator.send_message("a", HELLO)
-    await left[0]
+    assert await left[0] is None
 
 
 # -- the one loop

@@ -76,6 +76,11 @@ def test_limits_that_cannot_be_are_refused(more: dict[str, Any], words: str) -> 
     assert coordinator.agent_ids() == []
 
 
+async def repeat(message: AgentMessage, context: AgentContext) -> Any:
+    """Return what it was sent."""
+    return message.payload
+
+
 class Meeting:
     """A handler that goes on when so many are in it at a time."""
 
@@ -146,12 +151,9 @@ async def test_request_that_fails_for_a_while_stops_no_other() -> None:
 
 @pytest.mark.rule("AACP-191")
 async def test_what_exceeds_a_rate_waits_in_the_ledger() -> None:
-    async def handler(message: AgentMessage, context: AgentContext) -> Any:
-        return message.payload
-
     coordinator = AgentCoordinatorV2()
-    coordinator.register_agent("slow", handler, rate="2/h")
-    coordinator.register_agent("free", handler)
+    coordinator.register_agent("slow", repeat, rate="2/h")
+    coordinator.register_agent("free", repeat)
     async with coordinator:
         ids = [await coordinator.submit_request("slow", n) for n in range(5)]
         assert [await coordinator.send_request("free", n) for n in range(20)] == list(range(20))
@@ -161,11 +163,8 @@ async def test_what_exceeds_a_rate_waits_in_the_ledger() -> None:
 
 @pytest.mark.rule("AACP-191")
 async def test_a_rate_goes_on_with_the_next_window() -> None:
-    async def handler(message: AgentMessage, context: AgentContext) -> Any:
-        return message.payload
-
     coordinator = AgentCoordinatorV2()
-    coordinator.register_agent("a", handler, rate="4/s", workers=3)
+    coordinator.register_agent("a", repeat, rate="4/s", workers=3)
     async with coordinator:
         answers = await asyncio.gather(*(coordinator.send_request("a", n) for n in range(9)))
     assert answers == list(range(9))
@@ -209,16 +208,13 @@ def test_limits_hold_over_processes() -> None:
 
 @pytest.mark.rule("AACP-192")
 async def test_replaced_limits_are_logged() -> None:
-    async def handler(message: AgentMessage, context: AgentContext) -> Any:
-        return message.payload
-
     coordinator = AgentCoordinatorV2()
     sink = attach(coordinator)
-    coordinator.register_agent("a", handler, workers=2, rate="100/min")
+    coordinator.register_agent("a", repeat, workers=2, rate="100/min")
     async with coordinator:
         assert await coordinator.send_request("a", 1) == 1
         coordinator.unregister_agent("a")
-        coordinator.register_agent("a", handler)
+        coordinator.register_agent("a", repeat)
         assert await coordinator.send_request("a", 2) == 2
         assert coordinator._running is not None
         store: Any = coordinator._running.runner.store

@@ -166,7 +166,7 @@ def test_a_record_that_is_put_without_room_is_refused() -> None:
 
 @pytest.mark.rule("AACP-87")
 def test_a_record_takes_no_more_memory_than_it_counts_for() -> None:
-    n = 500
+    n = 100
     with ledger_of() as ledger:
         ledger.append(outgoing("warm"))
         before = counted(ledger.adapter)[1]  # type: ignore[arg-type]

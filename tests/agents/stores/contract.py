@@ -657,14 +657,6 @@ class StoreContract:
         assert ledger.receive(second).accepted == []
         assert ledger.claim_ids() == [first.envelope.message_id]
 
-    @pytest.mark.rule("AACP-12")
-    def test_event_with_a_request_id_is_executed_once(self, ledger: Ledger) -> None:
-        for seq in (1, 2):
-            received = ledger.receive(incoming(seq, "e1", message_type=MessageType.EVENT))
-            assert received.acks == {("far", "b"): seq}
-            assert received.responses == []
-        assert ledger.claim_ids() == ["e1"]
-
     @pytest.mark.rule("AACP-11", "AACP-18")
     def test_message_beyond_a_gap_is_held_until_the_gap_is_filled(self, ledger: Ledger) -> None:
         received = ledger.receive(incoming(3), incoming(2), incoming(5))
@@ -725,16 +717,6 @@ class StoreContract:
         assert ledger.message(again.reply_id) == answer
         assert ledger.claim_ids() == []
         assert ledger.receive(again).responses == []  # the same number is the same envelope
-
-    @pytest.mark.rule("AACP-22")
-    def test_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:
-        ledger.receive(incoming(1, "r1"))
-        assert ledger.receive(incoming(2, "r1")).responses == []
-        [claim] = ledger.claim().claims
-        assert ledger.receive(incoming(3, "r1")).responses == []
-        assert ledger.claim_ids() == []
-        [done] = ledger.complete(completion(claim))
-        assert done.response is not None
 
     @pytest.mark.rule("AACP-12")
     def test_conflict_that_comes_in_is_refused_by_a_response(self, ledger: Ledger) -> None:
@@ -1128,18 +1110,6 @@ class StoreContract:
         ]
         assert [ledger.request(each).executions for each in ids] == [2, 0, 1, 0]
 
-    @pytest.mark.rule("AACP-13", "AACP-46")
-    def test_release_sets_the_number_of_executions(self, ledger: Ledger) -> None:
-        ledger.append(outgoing("r1"), outgoing("r2"))
-        ledger.claim(idle=["b"])
-        for _ in range(2):
-            ledger.release(Release("r1", 1, 0), Release("r2", 1, 1))
-        assert [ledger.request(each).executions for each in ("r1", "r2")] == [0, 1]
-        claims = ledger.claim(idle=["b"]).claims
-        assert [each.executions for each in claims] == [1, 2]
-        ledger.release(Release("r1", 1, 7))
-        assert ledger.request("r1").executions == 1
-
     @pytest.mark.rule("AACP-04", "AACP-166")
     def test_lapsed_head_before_a_live_claim_stops_the_queue(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
@@ -1382,17 +1352,6 @@ class StoreContract:
         assert ledger.last_seq("b", "far") == 1
 
     @pytest.mark.rule("AACP-16")
-    def test_failure_is_an_outcome(self, ledger: Ledger) -> None:
-        ledger.receive(incoming(1, "r1"))
-        error = orjson.dumps(ERROR.to_wire())
-        [done] = ledger.complete(completion(ledger.claim().claims[0], error=error))
-        assert done.record is not None
-        assert (done.record.state, done.record.error) == (RequestState.FAILED, error)
-        assert done.record.result is None
-        assert done.response is not None
-        assert done.response.payload == b'{"error":' + error + b',"outcome":"FAILED"}'
-
-    @pytest.mark.rule("AACP-16")
     def test_local_request_and_event_get_no_response(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), event("e1"))
         ledger.receive(incoming(1, "e2", message_type=MessageType.EVENT))
@@ -1502,15 +1461,6 @@ class StoreContract:
         assert [ledger.message(each.message_id) for each in taken] == taken
         assert ledger.take_due(NOW + 2, decide=decide) == Due([], [], NOW + 3)
 
-    @pytest.mark.rule("AACP-13")
-    def test_due_messages_are_limited(self, ledger: Ledger) -> None:
-        ledger.append(*(outgoing(f"r{n}", "a", "far", local=False) for n in range(5)))
-        first = ledger.take_due(NOW + RETRY, limit=2)
-        assert (len(first.messages), first.next_at_ms) == (2, NOW + RETRY)
-        rest = ledger.take_due(NOW + RETRY, limit=9)
-        ids = [each.message_id for each in first.messages + rest.messages]
-        assert ids == sorted(uuid_of(f"message of r{n}") for n in range(5))
-
     @pytest.mark.rule("AACP-14")
     def test_message_that_is_given_up_becomes_a_tombstone(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False)
@@ -1531,14 +1481,6 @@ class StoreContract:
         assert [each.tombstone for each in ledger.unacknowledged("a", "far")] == [True, False]
         again = ledger.take_due(NOW + 900, decide=lambda message: NOW + TTL)
         assert (len(again.messages), again.given_up) == (1, [])
-
-    @pytest.mark.rule("AACP-14")
-    def test_expired_message_becomes_a_tombstone_under_any_policy(self, ledger: Ledger) -> None:
-        ledger.append(outgoing("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY))
-        due = ledger.take_due(NOW + RETRY)
-        assert [each.state for each in due.messages] == [MessageState.TOMBSTONE]
-        assert [each.seq for each in due.given_up] == [1]
-        assert ledger.take_due(NOW + TTL).given_up == []
 
     @pytest.mark.rule("AACP-14")
     def test_acknowledged_tombstone_is_deleted(self, ledger: Ledger) -> None:
@@ -1568,32 +1510,6 @@ class StoreContract:
         assert due.next_at_ms == NOW + RETRY  # of the other, which is as it was
         assert ledger.reschedule(first, NOW + 9_000) is not None  # later than it was due
         assert [each.seq for each in ledger.take_due(NOW + RETRY).messages] == [2]
-
-    @pytest.mark.rule("AACP-14", "AACP-50")
-    def test_rescheduled_message_may_be_given_up(self, ledger: Ledger) -> None:
-        made = outgoing("r1", "a", "far", local=False)
-        ledger.append(made)
-        for _ in range(2):
-            void = ledger.reschedule(made.message_id, NOW, give_up=True)
-            assert void is not None
-            assert (void.state, void.payload) == (MessageState.TOMBSTONE, VOID_PAYLOAD)
-        due = ledger.take_due(NOW)
-        assert [(each.seq, each.state) for each in due.messages] == [(1, MessageState.TOMBSTONE)]
-        assert due.given_up == []
-        ledger.receive(bare_ack(1))
-        assert ledger.unacknowledged("a", "far") == []
-
-    @pytest.mark.rule("AACP-50")
-    def test_acknowledged_or_unknown_message_is_not_rescheduled(self, ledger: Ledger) -> None:
-        made = outgoing("r1", "a", "far", local=False)
-        ledger.append(made)
-        ledger.receive(bare_ack(1))
-        before = ledger.message(made.message_id)
-        for message_id in (made.message_id, uuid_of("nothing")):
-            for give_up in (False, True):
-                assert ledger.reschedule(message_id, NOW, give_up=give_up) is None
-        assert ledger.message(made.message_id) == before
-        assert ledger.take_due(NOW + TTL - 1).messages == []
 
     @pytest.mark.rule("AACP-100")
     def test_pages_of_messages_are_made_due(self, ledger: Ledger) -> None:
@@ -1731,26 +1647,6 @@ class StoreContract:
         assert listed(Outcome.FAILED) == [ids[1]]
         assert listed(Outcome.COMPLETED) == []
 
-    def test_unacknowledged_messages_are_listed_by_number(self, ledger: Ledger) -> None:
-        messages = [outgoing(f"r{n}", "a", "far", local=False) for n in (5, 2, 9, 1)]
-        ledger.append(*messages)
-        ledger.receive(bare_ack(1))
-        envelopes = ledger.unacknowledged("a", "far")
-        assert [each.seq for each in envelopes] == [2, 3, 4]
-        assert envelopes[0] == Envelope(
-            messages[1].message_id,
-            "r2",
-            "a",
-            "far",
-            2,
-            None,
-            MessageType.REQUEST,
-            NOW,
-            messages[1].payload,
-            NOW + TTL,
-            incarnation=ledger.adapter.incarnation,
-        )
-
     # -- purge ------------------------------------------------------------------------------------
 
     @pytest.mark.rule("AACP-15")
@@ -1766,14 +1662,6 @@ class StoreContract:
         assert ledger.purge(NOW + 2) == 0
         assert [ledger.has_request(f"r{n}") for n in (1, 2, 3)] == [False, False, True]
         assert ledger.claim_ids(now=NOW) == ["r3"]
-
-    @pytest.mark.rule("AACP-15", "AACP-23")
-    def test_claim_that_was_purged_is_lost(self, ledger: Ledger) -> None:
-        ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
-        [claim] = ledger.claim().claims
-        ledger.purge(NOW + 1)
-        assert ledger.renew(("r1", 1), until=NOW + TTL) == [False]
-        assert ledger.complete(completion(claim)) == [Completed(None, None)]
 
     @pytest.mark.rule("AACP-15", "AACP-18")
     def test_purged_held_request_keeps_its_number(self, ledger: Ledger) -> None:
@@ -1795,15 +1683,6 @@ class StoreContract:
         assert ([each.seq for each in due.messages], due.given_up) == ([1], [])
         assert ledger.receive(bare_ack(1)).acknowledged == []
         assert ledger.purge(NOW + TTL) == 0
-
-    @pytest.mark.rule("AACP-15")
-    def test_acknowledged_message_is_deleted(self, ledger: Ledger) -> None:
-        made = event("e1", "a", "far", local=False, expires_at_ms=NOW + 1)
-        ledger.append(made)
-        ledger.receive(bare_ack(1))
-        assert ledger.purge(NOW) == 0
-        assert ledger.purge(NOW + 1) == 1
-        assert ledger.run(ledger.adapter.get_message_record(made.message_id)) is None
 
     @pytest.mark.rule("AACP-10", "AACP-15")
     def test_numbers_outlive_the_records(self, ledger: Ledger) -> None:
@@ -1867,17 +1746,6 @@ class StoreContract:
             mine = [claim.request_id for claim in claims if claim.target_agent_id == agent]
             assert len({ledger.request(each).owner for each in mine}) <= 1
             assert sorted(mine) == [f"{agent}{n:02}" for n in range(len(mine))]
-
-    @pytest.mark.rule("AACP-01", "AACP-23")
-    def test_concurrent_completions_are_taken_once(self, ledger: Ledger) -> None:
-        adapter = ledger.adapter
-        ledger.receive(*(incoming(seq) for seq in range(1, 11)))
-        ended = [completion(claim) for claim in ledger.claim().claims]
-        answers = ledger.together([adapter.complete(ended, NOW) for _ in range(8)])
-        done = [each for answer in answers for each in answer]
-        assert all(each.record is not None for each in done)
-        numbers = [each.response.seq for each in done if each.response is not None]
-        assert sorted(numbers) == list(range(1, 11))
 
     @pytest.mark.rule("AACP-10", "AACP-11", "AACP-23")
     def test_concurrent_operations_of_all_kinds(self, ledger: Ledger) -> None:
