@@ -178,6 +178,9 @@ def test_registration_says_how_its_client_authenticates() -> None:
     told = {**answer, "token_endpoint_auth_method": "client_secret_post"}
     assert registered_client(told, BACK, server).method == "client_secret_post"
     assert registered_client({"client_id": "c"}, BACK, server).method == "none"
+    for nobody in ({}, {"client_id": 5}, {"client_id": ""}):
+        with pytest.raises(AuthorizationError, match="without a name"):
+            registered_client(nobody, BACK, server)
 
 
 @pytest.mark.rule("CAUTH-25", "CAUTH-26")

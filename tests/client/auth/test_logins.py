@@ -26,9 +26,9 @@ from tests.support.oauth_world import World, where_it_leads
 from tests.support.virtual_loop import run_virtual
 
 
-def read(url: str) -> tuple[int, str]:
+def read(url: str, posted: bytes | None = None) -> tuple[int, str]:
     try:
-        with urlopen(url, timeout=20) as page:
+        with urlopen(url, posted, timeout=20) as page:
             return page.status, page.read().decode()
     except HTTPError as refused:
         with refused:
@@ -45,6 +45,8 @@ async def test_browser_comes_back_and_its_process_is_not_waited_for(world: World
         seen.append(read(back.replace("state=", "state=x")))
         seen.append(read(back.split("?")[0]))
         seen.append(read(back.replace("/callback", "/other")))
+        with pytest.raises(OSError):
+            read(back, b"")
         seen.append(read(back))
         closed.wait(60)  # it stays open
 

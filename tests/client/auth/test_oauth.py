@@ -588,6 +588,7 @@ async def test_secrets_are_in_no_log_and_no_error(
     for path in ("/token", "/register"):
         world.answers = {path: (400, b'{"error": "invalid_grant", "error_description": "x"}')}
         said.append(str(await error_of(world)))
+    assert said[-1].endswith(": invalid_grant: x. Pass --client-id, from its administrator.")
     codes = [each.form["code"] for each in world.paths("/token") if "code" in each.form]
     secrets = [grant["access_token"], grant["refresh_token"], *codes]
     secrets += [each.form["code_verifier"] for each in world.paths("/token") if each.form]

@@ -107,6 +107,8 @@ async def test_nothing_is_left_of_a_deleted_entry(tmp_path: Path) -> None:
     for key in (KEY, other):
         await store.save(key, {"a": 1})
     [path, another] = [store._path(key) for key in (KEY, other)]
+    os.utime(path, (1, 1))
+    assert store.stored_keys() == [other, KEY]  # the one that was saved last first
     left = tmp_path / f"{path.stem}.x.new"
     left.write_text("of a killed process")
     await store.delete(KEY)
