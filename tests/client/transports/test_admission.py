@@ -72,8 +72,10 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
 async def test_opened_limiter_lets_all_callers_through(clock: ManualClock) -> None:
     places = RequestLimiter(1)
     places.take()
-    waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
+    gone, *waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
     await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
     places.open()
     await asyncio.gather(*waiting)
     assert not places.is_full

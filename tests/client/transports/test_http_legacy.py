@@ -15,6 +15,7 @@ from foundation_rt.client.errors import (
     MCPError,
 )
 from foundation_rt.client.transports import http as http_channel
+from foundation_rt.protocol.framing import LineTooLong
 from tests.support.scripted_http import (
     SESSIONS,
     ReceivedRequest,
@@ -258,3 +259,14 @@ async def test_a_status_that_says_timeout_is_no_silence() -> None:
         with pytest.raises(CallTimeoutError) as raised:
             await talk.call("initialize")
         assert raised.value.data == {"status": 504}
+
+
+@pytest.mark.rule("CHTTP-14", "CHTTP-32")
+async def test_message_that_is_too_long_is_reported() -> None:
+    server = OldServer()
+    async with talking(server, max_message_bytes=1_000) as talk:
+        await talk.begin(SESSIONS)
+        assert server.stream is not None
+        server.stream.say(b"data: " + b"x" * 2_000 + b"\n\n")
+        assert await talk.call("tools/list") == {"n": 1}
+        assert [line for line, _ in talk.heard.told].count(LineTooLong(1_000)) == 1

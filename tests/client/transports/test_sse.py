@@ -108,6 +108,12 @@ def test_event_that_is_too_long_is_reported_once_in_its_place(stream: bytes, lim
     assert state(reader) == state(by_byte)
 
 
+@pytest.mark.rule("CHTTP-21")
+def test_an_id_that_is_too_long_is_none() -> None:
+    _, reader = read(b"id: 1\n\nid: " + b"x" * 5_000 + b"\n\n", limit=10_000)
+    assert reader.last_id == b"1"
+
+
 @pytest.mark.rule("CHTTP-23")
 @pytest.mark.parametrize("line", [b"data: ", b"data", b": ", b"id: ", b"x", b"\xef\xbb\xbfdata: "])
 def test_no_more_is_held_than_one_event(line: bytes) -> None:
