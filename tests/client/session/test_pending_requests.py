@@ -352,19 +352,6 @@ def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed
     assert talk.pending == waits
 
 
-@pytest.mark.rule("CLIENT-12")
-@given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
-def test_answers_in_any_order_reach_their_own_requests(order: list[int], doubled: set[int]) -> None:
-    talk, sent = pending(*"abcdef")
-    said = [line(id=sent[number].id, result={"n": number}) for number in [*order, *doubled]]
-    arrivals = [arrival for each in said for arrival in talk.receive(each, None)]
-    came = [
-        (each.request, each.result["n"]) for each in arrivals if isinstance(each, ResponseReceived)
-    ]
-    assert came == [(sent[number], number) for number in order]
-    assert talk.pending == {}
-
-
 # -- which request makes its server ask
 
 

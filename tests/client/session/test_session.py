@@ -88,18 +88,6 @@ async def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
         assert harness.of("notifications/cancelled") == []
 
 
-@pytest.mark.rule("CLIENT-15")
-@pytest.mark.parametrize("revision", BOTH)
-async def test_cancelled_handshake_request_sends_no_notification(revision: str) -> None:
-    points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
-    async with scripted(points, revision=revision, connect_timeout=5) as (client, harness):
-        error = await error_of(client.initialize(timeout=50))
-        assert isinstance(error, CallTimeoutError)
-        assert harness.of("notifications/cancelled") == []
-        await settle()
-        assert harness.transport.is_closed
-
-
 @pytest.mark.rule("CLIENT-15", "CLIENT-29")
 @given(
     turns=st.integers(0, 60),
@@ -281,8 +269,9 @@ def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
     async def scenario(client: Client, harness: ScriptedHarness) -> None:
         for name in ("on_progress", "on_log"):
             callback: Any = {name: late}
-            with pytest.raises(UsageError, match=f"{name} is called, and not awaited"):
-                await client.call("play", NONCE, **callback)
+            for asked in client.call("play", NONCE, **callback), client.request("x", **callback):
+                with pytest.raises(UsageError, match=f"{name} is called, and not awaited"):
+                    await asked
         assert harness.sent == []
 
     play(scenario)

@@ -59,18 +59,6 @@ async def test_cancelled_caller_leaves_the_new_session_to_others(revision: str) 
 
 
 @pytest.mark.rule("CLIENT-07")
-async def test_failed_session_fails_all_waiting_calls_and_no_later_one() -> None:
-    async with scripted({"open": [["refuse"]]}, retries=ONCE) as (client, harness):
-        calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
-        for each in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(each, ConnectionLostError)
-            assert not each.may_have_run
-        assert len(harness.transports) == 1
-        harness.play({})
-        assert (await client.call("play", {"nonce": "y"})).text == "y"
-
-
-@pytest.mark.rule("CLIENT-07")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
 async def test_one_that_is_never_ready(point: str) -> None:
     hang: list[Act] = [["hang"]] if point == "open" else []

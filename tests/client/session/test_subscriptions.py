@@ -106,23 +106,6 @@ async def test_a_subscription(revision: str) -> None:
         assert await taken(changes) == []
 
 
-@pytest.mark.rule("CLIENT-31")
-@modes
-async def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
-    confirm: Act = ["acknowledge"] if revision == STATELESS else ["answer"]
-    async with scripted({SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision) as (
-        client,
-        harness,
-    ):
-        changes = client.subscribe(ONE)
-        (entering,) = await begun(changes.__aenter__())
-        assert not entering.done()
-        harness.transport.release("go")
-        await settle()
-        assert entering.done()
-        changes.close()
-
-
 @pytest.mark.rule("CLIENT-31", "CLIENT-20")
 @modes
 @pytest.mark.parametrize(
