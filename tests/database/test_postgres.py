@@ -16,6 +16,7 @@ import pytest
 
 from foundation_rt.base.database.errors import (
     CommitUnknownError,
+    DatabaseError,
     DatabaseFullError,
     DatabaseLockedError,
     DatabaseReadOnlyError,
@@ -424,6 +425,60 @@ def test_wait_for_a_lock_is_bounded(
             await connections.transact(work, **of_one)
             [[(lock_ms,)]] = await connections.read(("SHOW lock_timeout", ()))
             assert lock_ms == ("50ms" if of_all else "0")
+
+    run(main())
+
+
+@pytest.mark.rule("DB-04")
+def test_wait_for_a_connection_is_bounded(place: Place) -> None:
+    async def main() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold(transaction: Transaction) -> None:
+            begun.set()
+            await go_on.wait()
+            await transaction.commit()
+
+        async with connected(place, size=1) as connections:
+            await insert(connections, 1)
+            connections.connect_s = 0.1
+            holding = asyncio.create_task(connections.transact(hold))
+            await begun.wait()
+            with pytest.raises(DatabaseUnavailableError, match="busy"):
+                await connections.read(("SELECT 1", ()))
+            go_on.set()
+            await holding
+
+    run(main())
+
+
+@pytest.mark.rule("DB-04")
+@pytest.mark.parametrize("how", ["cancelled", "too long"])
+def test_transaction_that_is_broken_off_leaves_its_connection_usable(
+    place: Place, how: str
+) -> None:
+    async def work(transaction: Transaction) -> None:
+        await transaction.ask(("SELECT n FROM {schema}.t FOR UPDATE", ()))
+        await transaction.commit()
+
+    async def main() -> None:
+        async with connected(place, size=1) as connections:
+            await insert(connections, 1)
+            with psycopg.connect(place[0]) as other, pytest.MonkeyPatch.context() as patch:
+                other.execute(f"SELECT n FROM {place[1]}.t FOR UPDATE".encode())
+                if how == "too long":
+                    patch.setattr(connections, "operation_s", 0.2)
+                waiting = asyncio.create_task(connections.transact(work))
+                if how == "cancelled":
+                    holder = other.info.backend_pid
+                    blocked = f"SELECT 1 FROM pg_locks WHERE {holder} = ANY(pg_blocking_pids(pid))"
+                    while not rows(place, blocked):
+                        await asyncio.sleep(0)
+                    waiting.cancel()
+                with pytest.raises((DatabaseError, asyncio.CancelledError)):
+                    await waiting
+            await insert(connections, 2)
+        assert rows(place) == [(1,), (2,)]
 
     run(main())
 

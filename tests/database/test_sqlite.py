@@ -595,6 +595,117 @@ def test_error_of_prepare_leaves_nothing_open(path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("name", ["nowhere/app.db", "folder"])
+def test_path_of_no_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match=str(tmp_path / name)):
+        run(SqliteDatabase(tmp_path / name, prepare=make_table).open())
+
+
+@pytest.mark.rule("DB-11")
+def test_file_with_a_wal_is_converted_for_an_older_library(
+    path: Path, version: tuple[int, ...]
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        make_table(connection, True)
+        connection.execute("PRAGMA journal_mode = WAL")
+        inserting(1)(connection)
+        connection.commit()
+
+    async def main() -> None:
+        async with opened(path) as database:
+            journal = "wal" if version >= WAL_VERSION else "persist"
+            assert await database.read(asking("PRAGMA journal_mode")) == journal
+            assert await database.read(numbers) == [1]
+
+    run(main())
+
+
+def test_close_waits_for_operations_and_leaves_no_thread(path: Path) -> None:
+    async def main() -> list[Any]:
+        database = SqliteDatabase(path, prepare=make_table)
+        await database.open()
+        asked = [asyncio.ensure_future(database.write(inserting(n))) for n in range(50)]
+        await asyncio.sleep(0)
+        await database.close()
+        return [task.result() for task in asked]
+
+    before = {thread.name for thread in threading.enumerate()}
+    assert run(main()) == list(range(50))
+    assert {thread.name for thread in threading.enumerate()} == before
+    left = {each.name for each in path.parent.iterdir()}
+    assert left == {path.name, f"{path.name}-presence"}
+
+
+def test_operation_of_a_cancelled_caller_is_done(path: Path) -> None:
+    async def main() -> None:
+        async with opened(path) as database:
+            pause = Pause()
+            held = asyncio.ensure_future(database.write(pause))
+            left = asyncio.ensure_future(database.write(inserting(1)))
+            await asyncio.to_thread(pause.begun.wait, PATIENCE)
+            left.cancel()
+            pause.go_on.set()
+            await held
+            assert await database.read(numbers) == [1]
+
+    run(main())
+
+
+def test_open_of_a_cancelled_caller_is_undone(path: Path) -> None:
+    async def cancelled() -> None:
+        opening = asyncio.ensure_future(SqliteDatabase(path, prepare=make_table).open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    async def again() -> None:
+        async with opened(path) as database:
+            await database.write(inserting(1))
+
+    run(cancelled())
+    for thread in threading.enumerate():
+        if thread.name == "foundation-rt-sqlite":
+            thread.join(PATIENCE)
+    run(again())
+
+
+def test_answer_to_a_closed_loop_is_dropped(path: Path) -> None:
+    pause, database = Pause(), SqliteDatabase(path, prepare=make_table)
+
+    async def ask() -> None:
+        await database.open()
+        asyncio.ensure_future(database.write(pause))  # noqa: RUF006 - nobody waits for it
+        await asyncio.to_thread(pause.begun.wait, PATIENCE)
+
+    async def go_on() -> None:
+        assert await database.write(inserting(1)) == 1
+        await database.close()
+
+    run(ask())
+    pause.go_on.set()
+    run(go_on())
+
+
+def test_journal_does_not_grow_without_bound(path: Path, version: tuple[int, ...]) -> None:
+    journal = Path(f"{path}-{'wal' if version >= WAL_VERSION else 'journal'}")
+    sizes = []
+
+    async def main() -> None:
+        async with opened(path) as database:
+            for n in range(40):
+                await database.write(inserting(n, 800_000))
+                sizes.append(journal.stat().st_size)
+            await database.write(inserting(100, 80_000_000))
+            await database.write(inserting(101))
+            assert journal.stat().st_size <= 64 * 2**20
+
+    run(main())
+    assert max(sizes) < 24 * 2**20  # 16 MiB and a transaction; twice as much was written
+    assert not journal.exists()
+
+
 # -- processes ------------------------------------------------------------------------------------
 
 WRITER = """
