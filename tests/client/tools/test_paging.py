@@ -34,9 +34,12 @@ LISTS = [
 
 def pages(member: str, *said: dict[str, Any]) -> list[Act]:
     """Return a list in these pages, the last of which comes again and again."""
-    names = [[{"name": each, "uri": each, "uriTemplate": each}] for each in map(str, range(50))]
-    each = zip(names, said, strict=False)
-    return in_turn(*(result(**{member: entries}, **more) for entries, more in each))
+    acts = []
+    for number, members in enumerate(said):
+        name = f"{number}"
+        entry = {"name": name, "uri": name, "uriTemplate": name}
+        acts.append(result(**{member: [entry]}, **members))
+    return in_turn(*acts)
 
 
 @pytest.mark.rule("CLIENT-22")

@@ -535,9 +535,8 @@ async def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
 @pytest.mark.parametrize("names_none", [False, True])
 async def test_http_status_maps_to_an_error(status: int, names_none: bool) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
-    kind, body = (
-        ("application/json", orjson.dumps(said)) if names_none else ("text/plain", b"because")
-    )
+    kind = "application/json" if names_none else "text/plain"
+    body = orjson.dumps(said) if names_none else b"because"
 
     async with talking(whole(status, body, content_type=kind, retry_after="7")) as talk:
         if names_none and status == 400:
