@@ -57,6 +57,21 @@ def look(path: Path, sql: str) -> Any:
 
 
 @pytest.mark.rule("TASKS-79")
+async def test_different_tables_are_refused_with_a_list(path: Path) -> None:
+    async with opened(lambda: store_at(path)) as store:
+        await add(store, task())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX tasks_by_job")
+        connection.execute("ALTER TABLE tasks ADD COLUMN colour TEXT")
+    for migrate in (True, False):
+        with pytest.raises(UsageError) as refused:
+            await store_at(path, migrate=migrate).open()
+        assert "tasks_by_job" in str(refused.value)
+        assert "colour" in str(refused.value)
+    assert len(tables.check(path).differences) >= 2
+
+
+@pytest.mark.rule("TASKS-79")
 async def test_start_without_migrating_wants_a_migrated_file(path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         await store_at(path, migrate=False).open()

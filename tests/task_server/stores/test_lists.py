@@ -20,6 +20,7 @@ from tests.task_server.stores.support import (
     find,
     ids_of,
     opened,
+    stored,
     task,
     tasks,
 )
@@ -54,6 +55,52 @@ async def pages(store: TaskServerStore, query: TaskQuery) -> list[TaskPage]:
             )
         )
     return found
+
+
+@pytest.mark.rule("TASKS-74")
+async def test_list_has_the_tasks_that_meet_every_condition(make: Make) -> None:
+    async with opened(make) as store:
+        one, two, three, four = await add(
+            store,
+            task("one", project="p", due_date="2026-01-01"),
+            task("two", project="p", status="DONE", due_date="2026-01-02"),
+            task("three", project="q", due_date="2026-01-03"),
+            task("four", project="q"),
+        )
+        [five] = await add(store, task("five", project="q", priority=3))
+        [claimed] = await store.claim_tasks(1, None, "w", 0)
+        assert claimed.id == five.id
+        everything = [one.id, two.id, three.id, four.id, five.id]
+        assert await find(store) == everything
+        assert await find(store, status="DONE") == [two.id]
+        assert await find(store, project="p") == [one.id, two.id]
+        assert await find(store, project="P") == []
+        assert await find(store, project="p", status="TODO") == [one.id]
+        assert await find(store, job_id=one.job_id) == everything[:4]
+        assert await find(store, ids=(five.id, 2**63 - 1, one.id)) == [one.id, five.id]
+        assert await find(store, ids=(five.id, one.id), project="p") == [one.id]
+        assert await find(store, ids=()) == []
+        assert await find(store, claimed_by="w") == [five.id]  # also when its claim has ended
+        assert await find(store, claimed_by="v") == []
+        assert await find(store, due_before="2026-01-02") == [one.id]
+        assert await find(store, due_after="2026-01-02") == [three.id]
+        assert await find(store, due_after="2026-01-01", due_before="2026-01-03") == [two.id]
+        assert await find(store, due_after="2026-01-01", due_before=FUTURE, project="q") == [
+            three.id
+        ]
+        assert await find(store, updated_after=claimed.updated_at) == []
+
+
+@pytest.mark.rule("TASKS-74")
+async def test_list_of_what_was_changed_after_a_time(make: Make) -> None:
+    async with opened(make) as store:
+        one, two = ids_of(await add(store, *tasks(2)))
+        before = (await stored(store, one)).updated_at
+        while (await stored(store, two)).updated_at == before:  # until the clock has moved on
+            await change(store, two)
+        assert await find(store, updated_after=before) == [two]
+        assert await find(store, updated_after="2000-01-01T00:00:00.000Z") == [one, two]
+        assert await find(store, updated_after=(await stored(store, two)).updated_at) == []
 
 
 @pytest.mark.rule("TASKS-74")

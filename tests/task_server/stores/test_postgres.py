@@ -179,6 +179,15 @@ async def test_ids_that_are_no_ids_are_not_there(place: Place) -> None:
 # -- what operations read -------------------------------------------------------------------------
 
 
+async def test_store_that_is_not_open_may_be_closed(place: Place) -> None:
+    async with asyncio.timeout(30):
+        store = PostgresTaskStore(place.url, schema=place.schema, migrate=False)
+        await store.close()
+        with pytest.raises(UsageError):
+            await store.open()
+        await store.close()
+
+
 @pytest.mark.rule("TASKS-86")
 @pytest.mark.parametrize("analyzed", ["never", "when empty"])
 async def test_operations_read_no_more_of_many_tasks_than_of_few(

@@ -18,6 +18,7 @@ from tests.task_server.stores.support import (
     FUTURE,
     PAST,
     add,
+    find,
     ids_of,
     opened,
     recount,
@@ -138,6 +139,28 @@ async def test_one_of_two_updates_of_the_same_version_conflicts(
 
 
 # -- claims ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TASKS-78")
+async def test_lease_of_an_update_extends_a_claim_and_makes_none(make: Make) -> None:
+    async with opened(make) as store:
+        await add(store, *tasks(2))
+        [claimed] = await store.claim_tasks(1, None, "w", 0)
+        free = (await find(store, status="TODO"))[0]
+        await store.update_tasks(
+            [
+                TaskUpdate(claimed.id, None, {"status": "IN_PROGRESS"}, 900),
+                TaskUpdate(free, None, {"status": "IN_PROGRESS"}, 900),
+            ]
+        )
+        kept, by_hand = await stored(store, claimed.id), await stored(store, free)
+        assert kept.claimed_by == "w"
+        assert kept.claim_expires_at is not None
+        assert claimed.claim_expires_at is not None
+        assert kept.claim_expires_at > claimed.claim_expires_at
+        assert (by_hand.claimed_by, by_hand.claim_expires_at) == (None, None)
+        # One is claimed again, the other never was.
+        assert await store.claim_tasks(2, None, "v", 900) == []
 
 
 @pytest.mark.rule("TASKS-77")
