@@ -27,6 +27,7 @@ from ..protocol.plain_values import write_json
 from .asgi import (
     CLOSE,
     JSON_TYPE,
+    NOTE_HEAD,
     HttpRefusal,
     encode_headers,
     security_headers,
@@ -39,14 +40,13 @@ from .asgi import (
 from .auth.authentication import make_authenticator
 from .endpoint import STOPPING, Endpoint
 from .event_store import MemoryEventStore
-from .headers import make_header_selection, method_not_allowed, read_head
+from .headers import check_post, make_header_selection, method_not_allowed, read_head
 from .host_check import make_host_check
 from .known_heads import KnownHead, KnownRequest
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .request import ClientGone, HttpRequest
 from .session import SERVER_STOPS
 from .session_table import SessionTable, session_quota
-from .uvicorn_protocol import NOTE_HEAD
 
 if TYPE_CHECKING:
     from ..features.composition import ServerRuntime
@@ -422,29 +422,32 @@ class HttpApplication:
     ) -> None:
         """Let the connection answer further requests with the same head in place (HTTP-80)."""
         note = scope.get("extensions", {}).get(NOTE_HEAD)
-        if note is not None and head.transfer_encoding is None:
+        if note is not None and head.transfer_encoding is None and check_post(head) is None:
             fields = encode_headers((JSON_TYPE, *security_headers(scope)))
             note(KnownHead(head, headers, scope, mount, fields, self._respond_again))
 
-    def _respond_again(self, known: KnownHead, exchange: KnownRequest) -> Coroutine[Any, Any, None]:
-        respond = partial(self._respond_known, known, exchange)
-        return self._guarded(respond, known.scope, exchange.receive, exchange.send)
+    def _respond_again(self, exchange: KnownRequest) -> Coroutine[Any, Any, None]:
+        respond = partial(self._respond_known, exchange)
+        return self._guarded(respond, exchange.head.scope, exchange.receive, exchange.send)
 
     async def _respond_known(
-        self, known: KnownHead, exchange: KnownRequest, scope: Scope, receive: Receive, send: Send
+        self, exchange: KnownRequest, scope: Scope, receive: Receive, send: Send
     ) -> HttpRefusal | None:
         """Respond to a POST with a known head: check what may have changed since."""
         if self._stopping:
             return self._refuse_while_stopping(scope)
-        service, head = self._service, known.head
+        service, known = self._service, exchange.head
         assert service is not None
+        head = known.head
         if self._may_wait(service, head):
             await asyncio.sleep(0)  # the rest is in a task, as `asyncio.timeout` wants it
         principal = await self._authenticator.authenticate(head, known.mount)
         if isinstance(principal, HttpRefusal):
             return principal
-        request = HttpRequest(head, principal, scope, receive, send, known.headers, exchange.take)
-        return await service.endpoint.handle(request)
+        take = exchange.take_reply
+        request = HttpRequest(head, principal, scope, receive, send, known.headers, take)
+        responding = service.endpoint.take_body(request, exchange.take_body())
+        return responding if isinstance(responding, HttpRefusal) else await responding
 
     def _may_wait(self, service: _Service, head: RequestHead) -> bool:
         """Return whether an issuer, another worker or a store may be asked about a request."""

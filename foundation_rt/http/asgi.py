@@ -45,6 +45,18 @@ EXPOSED_HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate")
 """The response headers that pages of other origins may read, besides those every page may."""
 
 
+UNCOUNTED_BYTES = 16 * 1024
+"""The bytes that a transport takes before its connection waits; these are not counted."""
+
+CUT_CONNECTION = "foundation_rt.cut_connection"
+"""The scope extension that ends the connection at once; a function."""
+
+HOLD_BYTES = "foundation_rt.hold_bytes"
+"""The scope extension that takes changes in the bytes buffered for the client; a function."""
+
+NOTE_HEAD = "foundation_rt.note_head"
+"""The scope extension that takes what was found out about the head of the request (HTTP-80)."""
+
 SECURED = "foundation_rt.secured"
 """A key of the event that starts a response: it has its security headers already."""
 
@@ -149,18 +161,22 @@ def with_security_headers(app: App) -> App:
 
     # Neither is a coroutine function: each would be one more coroutine for every response.
     def secured(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "http":
-            return app(scope, receive, send)
-        added = security_headers(scope)
-
-        def send_secured(event: Event) -> Awaitable[None]:
-            if event["type"] == "http.response.start" and SECURED not in event:
-                event["headers"] = [*event.get("headers", ()), *added]
-            return send(event)
-
-        return app(scope, receive, send_secured)
+        is_http = scope["type"] == "http"
+        return app(scope, receive, sending_securely(scope, send) if is_http else send)
 
     return secured
+
+
+def sending_securely(scope: Scope, send: Send) -> Send:
+    """Return `send` with the headers of every response to a request (AUTH-24)."""
+    added = security_headers(scope)
+
+    def send_secured(event: Event) -> Awaitable[None]:
+        if event["type"] == "http.response.start" and SECURED not in event:
+            event["headers"] = [*event.get("headers", ()), *added]
+        return send(event)
+
+    return send_secured
 
 
 def with_cors(app: App, origins: Iterable[str]) -> App:

@@ -42,7 +42,7 @@ from .headers import (
     method_not_allowed,
 )
 from .post_response import PostResponse
-from .request import read_body
+from .request import read_body, too_large
 from .session import SERVER_STOPS, HttpSession
 from .sse import EventBody, encode_event, encode_retry
 
@@ -98,7 +98,7 @@ STOPPING = HttpRefusal(
     503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
 )
 
-_Responding = HttpRefusal | Awaitable[HttpRefusal | None]
+Responding = HttpRefusal | Awaitable[HttpRefusal | None]
 """The outcome of one POST: a refusal, or an awaitable that sends its response."""
 
 
@@ -167,22 +167,36 @@ class Endpoint:
         body = await read_body(request.head, request.receive, self.settings)
         if isinstance(body, HttpRefusal):
             return body
-        router = self.router
-        taken = None if router is None else await router.take_post(request, body)
-        if router is not None and taken is not None:
+        # It is dropped before its response is awaited, which may take hours (HTTP-28).
+        responding = self.take_body(request, body)
+        del body
+        return responding if isinstance(responding, HttpRefusal) else await responding
+
+    def take_body(self, request: HttpRequest, body: bytes) -> Responding:
+        """Begin to handle the body of one POST, whose head was checked."""
+        if len(body) > self.settings.max_body_bytes:
+            return too_large(self.settings.max_body_bytes)
+        if self.router is not None:
+            return self._take_or_forward(self.router, request, body)
+        return self._take(request, parse(body))
+
+    async def _take_or_forward(
+        self, router: RequestRouter, request: HttpRequest, body: bytes
+    ) -> HttpRefusal | None:
+        taken = await router.take_post(request, body)
+        if taken is not None:
             del body
             return await router.respond(request, taken)
         message = parse(body)
-        taken = None if router is None else await router.take_task(request, message, body)
-        if router is not None and taken is not None:
+        taken = await router.take_task(request, message, body)
+        if taken is not None:
             del body, message
             return await router.respond(request, taken)
-        # The message is dropped before its response is awaited, which may take hours (HTTP-28).
         responding = self._take(request, message)
         del body, message
         return responding if isinstance(responding, HttpRefusal) else await responding
 
-    def _take(self, request: HttpRequest, message: Message) -> _Responding:
+    def _take(self, request: HttpRequest, message: Message) -> Responding:
         """Begin to handle the message of one POST."""
         params = ABSENT if isinstance(message, _WITHOUT_PARAMS) else message.params
         if is_stateless(request.head, params):
@@ -197,7 +211,7 @@ class Endpoint:
             return self._open_session(request, message)
         return self._take_in_session(request, message)
 
-    def _take_stateless(self, request: HttpRequest, message: Message) -> _Responding:
+    def _take_stateless(self, request: HttpRequest, message: Message) -> Responding:
         """Handle a message on a connection of its own, which ends with the response (HTTP-10)."""
         if type(message) is Notification:
             return send_empty(request.send, 202)  # none has a meaning in this mode
@@ -231,7 +245,8 @@ class Endpoint:
             return await self._respond(request, response)
         finally:
             del self._open[connection]
-            if connection.session.is_busy:
+            session = connection.session
+            if (session.in_flight or session.parts) and session.is_busy:
                 connection.close()
 
     def _header_parameters(
@@ -301,7 +316,7 @@ class Endpoint:
         del message
         return responding if isinstance(responding, HttpRefusal) else await responding
 
-    def _open_session(self, request: HttpRequest, message: Request) -> _Responding:
+    def _open_session(self, request: HttpRequest, message: Request) -> Responding:
         """Handle `initialize`; if it succeeds, the session gets an id (HTTP-03)."""
         refusal = self.sessions.check_capacity(request.principal)
         if refusal is not None:
@@ -354,7 +369,7 @@ class Endpoint:
         session.mark()
         return session.session_id
 
-    def _take_in_session(self, request: HttpRequest, message: Message) -> _Responding:
+    def _take_in_session(self, request: HttpRequest, message: Message) -> Responding:
         session = check_session_headers(request.head) or self._find(request)
         if isinstance(session, HttpRefusal):
             return _no_json(message) or session

@@ -208,10 +208,18 @@ def check_mcp_headers(
         request: the message in its body.
         parameters: the parameters of the called tool that have a header.
     """
-    refusal = _check_version(head, request) or _check_method(head, request)
-    if refusal is not None:
-        return refusal
-    params = request.params
+    version, params = head.protocol_version, request.params
+    if version is None:
+        return _mismatch("the header MCP-Protocol-Version is missing")
+    described = _meta_version(params)
+    if described is not None and described != version:
+        return _mismatch("MCP-Protocol-Version is not the protocolVersion of _meta")
+    if version not in REVISIONS:
+        return _unsupported(version)
+    if head.method is None:
+        return _mismatch("the header Mcp-Method is missing")
+    if head.method != request.method:
+        return _mismatch("Mcp-Method is not the method of the body")
     if type(params) is not dict:
         return None
     source = facts(request.method).mirrored
@@ -237,32 +245,14 @@ def method_not_allowed(*methods: str) -> HttpRefusal:
     )
 
 
-def _check_version(head: RequestHead, request: Request) -> HttpRefusal | None:
-    if head.protocol_version is None:
-        return _mismatch("the header MCP-Protocol-Version is missing")
-    version = _meta_version(request.params)
-    if version is not None and version != head.protocol_version:
-        return _mismatch("MCP-Protocol-Version is not the protocolVersion of _meta")
-    if head.protocol_version not in REVISIONS:
-        return _unsupported(head.protocol_version)
-    return None
-
-
-def _check_method(head: RequestHead, request: Request) -> HttpRefusal | None:
-    if head.method is None:
-        return _mismatch("the header Mcp-Method is missing")
-    if head.method != request.method:
-        return _mismatch("Mcp-Method is not the method of the body")
-    return None
-
-
 def _check_name(head: RequestHead, name: Any) -> HttpRefusal | None:
     if type(name) is not str:
         # The params are invalid, which the protocol reports; there is nothing to compare.
         return None
     if head.name is None:
         return _mismatch("the header Mcp-Name is missing")
-    if decode_header_value(head.name) != name:
+    is_plain = head.name == name and not name.startswith("=?")
+    if not is_plain and decode_header_value(head.name) != name:
         return _mismatch("Mcp-Name is not the name in the body")
     return None
 

@@ -1,83 +1,84 @@
 """A POST whose head is the same, byte for byte, as one before it on its connection (HTTP-80).
 
 What a head decides was decided then: its parsing, and the checks of Host, Origin and all other
-fields that do not depend on the time. Such a request needs no parser, and where its reply is there
-at once no ASGI either: two fifths of the instructions of a call over HTTP.
+fields that do not depend on the time. Such a request needs no parser, and where its reply is whole
+and there within `SOON_SECONDS` no ASGI either: half of the instructions of a call over HTTP.
 
     data ─► the head is known, and the body is whole ─► `KnownHead.begin`, in place
         ─► its reply is there ──────────────────────► written at once
-        ─► it waits, or says anything else ─────────► goes on as an ASGI application
+        ─► it waits ────────────────────────────────► goes on as a task ─► written when it is there
+        ─► it says or hears anything else, the client sends more or leaves, the server stops
+           ─────────────────────────────────────────► uvicorn's cycle of a request and its response
 
-It is the same code in both ways: the coroutine that answers a request is stepped once in place, and
-`KnownRequest` is its client until the HTTP server has another one for it.
+It is the same code in all ways: the coroutine that answers a request is stepped once in place, and
+`KnownRequest` is its client.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from .asgi import sending_securely
 from .request import continue_coroutine
 
 if TYPE_CHECKING:
-    from .asgi import Event, Receive, Scope, Send
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+    from .asgi import Event, Scope
     from .headers import RequestHead
+
+
+class KnowingConnection(Protocol):
+    """The connection of a request with a known head."""
+
+    def write_reply(self, exchange: KnownRequest, reply: bytes) -> bool:
+        """Write the whole response, whose status is 200; return whether nothing was in its way."""
+
+    def cycle_of(self, exchange: KnownRequest) -> RequestResponseCycle:
+        """Return the request as the HTTP server has it, from now on.
+
+        Raises:
+            RuntimeError: it was answered without.
+        """
 
 
 @define(eq=False, repr=False)
 class KnownRequest:
-    """One request and its response, first in place and then as the HTTP server has them.
-
-    Args:
-        body: of the request.
+    """One request with a known head, and its response.
 
     Attributes:
-        reply: the body of the whole response, whose status is 200; None while there is none.
-        write: writes such a body where the HTTP server has the request, unless it has to be sent
-            by events; returns whether it did.
-        rest: what remains to be done for the request, if there was no reply in place.
+        head: of the request.
+        is_answered: whether its response was written as a whole.
+        cycle: the request as the HTTP server has it; None while it has none.
     """
 
-    _body: bytes | None
-    reply: bytes | None = field(default=None, init=False)
-    write: Callable[[bytes], bool] | None = field(default=None, init=False)
-    rest: Awaitable[None] | None = field(default=None, init=False)
-    _receive: Receive | None = field(default=None, init=False)
-    _send: Send | None = field(default=None, init=False)
+    head: KnownHead
+    _body: bytes
+    _connection: KnowingConnection
+    is_answered: bool = field(default=False, init=False)
+    cycle: RequestResponseCycle | None = field(default=None, init=False)
+
+    def take_body(self) -> bytes:
+        """Return the body, which is not kept (HTTP-28)."""
+        body, self._body = self._body, b""
+        return body
+
+    def take_reply(self, line: bytes) -> bool:
+        """Take a whole reply; return False if it has to be sent by events."""
+        self.is_answered = self._connection.write_reply(self, line)
+        return self.is_answered
 
     async def receive(self) -> Event:
-        """Return the body, and then what the HTTP server says."""
-        if self._body is not None:
-            body, self._body = self._body, None
-            return {"type": "http.request", "body": body, "more_body": False}
-        if self._receive is None:
-            await asyncio.sleep(0)
-        assert self._receive is not None
-        return await self._receive()
+        """Return what the HTTP server says: the body was taken before."""
+        return await self._connection.cycle_of(self).receive()  # type: ignore[return-value]
 
     async def send(self, event: Event) -> None:
         """Send an event by the HTTP server."""
-        if self._send is None:
-            await asyncio.sleep(0)
-        assert self._send is not None
-        await self._send(event)
-
-    def take(self, line: bytes) -> bool:
-        """Take a whole reply; return False if it has to be sent by events."""
-        if self.write is not None:
-            return self.write(line)
-        self.reply = line
-        return True
-
-    async def go_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do the rest as an ASGI application."""
-        rest, self.rest = self.rest, None
-        assert rest is not None
-        self._receive, self._send = receive, send
-        await rest
+        cycle = self._connection.cycle_of(self)
+        await sending_securely(self.head.scope, cycle.send)(event)  # type: ignore[arg-type]
 
 
 @define(eq=False, repr=False)
@@ -98,21 +99,22 @@ class KnownHead:
     scope: Scope
     mount: str
     fields: bytes
-    _respond: Callable[[KnownHead, KnownRequest], Coroutine[Any, Any, None]]
+    _respond: Callable[[KnownRequest], Coroutine[Any, Any, None]]
 
-    def begin(self, body: bytes) -> KnownRequest:
-        """Begin to answer a request with this body, and return how far that came."""
-        exchange = KnownRequest(body)
-        responding = self._respond(self, exchange)
+    def begin(self, exchange: KnownRequest) -> Coroutine[Any, Any, None] | None:
+        """Begin to answer a request; return what remains to be done in a task, if anything."""
+        responding = self._respond(exchange)
         try:
             waits_for = responding.send(None)
         except StopIteration:
-            pass  # `take` has its reply
+            return None
         except BaseException as error:
-            exchange.rest = _fail(error)
-        else:
-            exchange.rest = continue_coroutine(responding, waits_for)
-        return exchange
+            return _fail(error)
+        return responding if waits_for is None else _go_on(responding, waits_for)
+
+
+async def _go_on(responding: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await continue_coroutine(responding, waits_for)
 
 
 async def _fail(error: BaseException) -> None:

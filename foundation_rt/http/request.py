@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from attrs import define
 
 from ..kernel.session import NO_HEADERS
-from .asgi import CLOSE, HttpRefusal, send_json
+from .asgi import CLOSE, CUT_CONNECTION, HOLD_BYTES, UNCOUNTED_BYTES, HttpRefusal, send_json
 from .sse import EventBody
-from .uvicorn_protocol import CUT_CONNECTION, HOLD_BYTES, UNCOUNTED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +80,7 @@ async def read_body(
     max_bytes = settings.max_body_bytes
     length = head.content_length
     if length is not None and length.isdecimal() and int(length[:20]) > max_bytes:
-        return _too_large(max_bytes)
+        return too_large(max_bytes)
     reading = _read(receive, max_bytes)
     try:
         waits_for = reading.send(None)
@@ -111,7 +110,7 @@ async def _read(receive: Receive, max_bytes: int) -> bytes | HttpRefusal:
         chunk = event.get("body", b"")
         size += len(chunk)
         if size > max_bytes:
-            return _too_large(max_bytes)
+            return too_large(max_bytes)
         if not event.get("more_body", False):
             return b"".join((*chunks, chunk)) if chunks else chunk
         chunks.append(chunk)
@@ -132,7 +131,8 @@ def continue_coroutine(begun: Coroutine[Any, Any, _T], waits_for: Any) -> Genera
             return cast("_T", done.value)
 
 
-def _too_large(max_bytes: int) -> HttpRefusal:
+def too_large(max_bytes: int) -> HttpRefusal:
+    """Return the refusal of a body of more than `max_bytes` bytes (AUTH-22)."""
     return HttpRefusal(
         413,
         f"Content too large: a body has at most {max_bytes} bytes",

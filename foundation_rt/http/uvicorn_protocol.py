@@ -11,7 +11,7 @@ which may be never.
     both have ended ── 75 s without a byte ──► closed
     a client that reads nothing of what waits for it ── 75 s ──► cut off
 
-A request with a head that came before is answered beside uvicorn, at first: see `known_heads`.
+A request with a head that came before is answered beside uvicorn, if it can: see `known_heads`.
 
 `UnreadBytes` bounds the bytes that all clients together have not read (HTTP-29).
 """
@@ -30,23 +30,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field, frozen
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from .asgi import SECURITY_HEADERS, encode_headers, with_security_headers
+from .asgi import (
+    CUT_CONNECTION,
+    HOLD_BYTES,
+    NOTE_HEAD,
+    SECURITY_HEADERS,
+    UNCOUNTED_BYTES,
+    encode_headers,
+)
+from .known_heads import KnownRequest
 
 if TYPE_CHECKING:
     from ..base.logs.logger import StructuredLogger
-    from .known_heads import KnownHead, KnownRequest
-
-UNCOUNTED_BYTES = 16 * 1024
-"""The bytes that a transport takes before its connection waits; these are not counted."""
-
-CUT_CONNECTION = "foundation_rt.cut_connection"
-"""The scope extension that ends the connection at once; a function."""
-
-HOLD_BYTES = "foundation_rt.hold_bytes"
-"""The scope extension that takes changes in the bytes buffered for the client; a function."""
-
-NOTE_HEAD = "foundation_rt.note_head"
-"""The scope extension that takes what was found out about the head of the request (HTTP-80)."""
+    from .asgi import RawHeader, Receive, Scope, Send
+    from .known_heads import KnownHead
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 100
@@ -179,6 +176,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._known_heads: dict[bytes, KnownHead] = {}
         self._new_head: bytes | None = None
         self._answered = 0.0
+        self._exchange: KnownRequest | None = None
+        self._default_headers: list[RawHeader] = []
+        self._default_fields = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, unless there are too many."""
@@ -199,6 +199,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timers()
         self._is_lost = True
         self._known_heads.clear()
+        self._leave_place()
         super().connection_lost(exc)
         # uvicorn does so only where there was no error: each that is reset was kept for 75 s.
         self._unset_keepalive_if_required()
@@ -212,6 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """End the connection after the current request: the server stops."""
         self._keeps_alive = False
+        self._leave_place()
         super().shutdown()
 
     # -- input -----------------------------------------------------------------------------------
@@ -225,6 +227,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._answer(known, body)
                 return
             self._new_head = key or None
+        self._leave_place()
         size = len(data)
         self._bytes_beside_body += size
         self._bytes_of_head_at_most = size + (
@@ -254,59 +257,86 @@ class BoundedProtocol(HttpToolsProtocol):
         self._known_heads[head] = known
 
     def _answer(self, known: KnownHead, body: bytes) -> None:
-        """Answer a request with a known head in place, as far as it does not wait (HTTP-80)."""
+        """Answer a request with a known head, as far as that goes, beside uvicorn (HTTP-80)."""
         self._stop_head_timer()
         context = copy_context()
-        exchange = context.run(known.begin, body)
-        if exchange.reply is None:
-            self._unset_keepalive_if_required()
-            context.run(self._go_on, known, exchange)
-            return
+        self._exchange = exchange = KnownRequest(known, body, self)
+        rest = context.run(known.begin, exchange)
+        if rest is not None:
+            task = self.loop.create_task(rest, context=context)
+            task.add_done_callback(partial(self._end_task, exchange))
+            self.tasks.add(task)
+        elif not exchange.is_answered:
+            self._end_cycle(exchange, None)
+
+    def write_reply(self, exchange: KnownRequest, reply: bytes) -> bool:
+        """Write the whole response to a request that uvicorn has no cycle of."""
+        if self._exchange is not exchange or self.flow.write_paused:
+            return False
+        self._exchange = None
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
-            self._write_reply(known, exchange.reply)
+            if self._default_headers is not self.server_state.default_headers:  # a second later
+                self._default_headers = self.server_state.default_headers
+                self._default_fields = encode_headers(self._default_headers)
+            fields = self._default_fields, exchange.head.fields, len(reply), reply
+            self.transport.write(b"HTTP/1.1 200 OK\r\n%s%scontent-length: %d\r\n\r\n%s" % fields)
             self._answered = self.loop.time()
             if self.timeout_keep_alive_task is None:
                 self.timeout_keep_alive_handler()
-
-    def _write_reply(self, known: KnownHead, reply: bytes) -> None:
-        fields = encode_headers(self.server_state.default_headers), known.fields, len(reply), reply
-        self.transport.write(b"HTTP/1.1 200 OK\r\n%s%scontent-length: %d\r\n\r\n%s" % fields)
-
-    def _go_on(self, known: KnownHead, exchange: KnownRequest) -> None:
-        """Let uvicorn do the rest of a request that has begun in place."""
-        self.cycle = cycle = RequestResponseCycle(
-            scope=known.scope,  # type: ignore[arg-type]
-            transport=self._writer,  # type: ignore[arg-type]
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=False,
-            keep_alive=self._keeps_alive,
-            on_response=self.on_response_complete,
-        )
-        cycle.more_body = False
-        exchange.write = partial(self._write_whole, known, cycle)
-        self._start_asgi_task(cycle, with_security_headers(exchange.go_on))  # type: ignore[arg-type]
-
-    def _write_whole(self, known: KnownHead, cycle: RequestResponseCycle, reply: bytes) -> bool:
-        """Write the whole response of a cycle, if nothing is in its way."""
-        if cycle.disconnected or cycle.response_started or not cycle.keep_alive:
-            return False
-        if self.flow.write_paused:
-            return False
-        cycle.response_started = cycle.response_complete = True
-        self._write_reply(known, reply)
-        cycle.message_event.set()
-        self.on_response_complete()
         return True
+
+    def cycle_of(self, exchange: KnownRequest) -> RequestResponseCycle:
+        """Return uvicorn's cycle of a request, which it has from now on."""
+        if self._exchange is exchange:
+            self._exchange = None
+            self._unset_keepalive_if_required()
+            exchange.cycle = self.cycle = RequestResponseCycle(
+                scope=exchange.head.scope,  # type: ignore[arg-type]
+                transport=self._writer,  # type: ignore[arg-type]
+                flow=self.flow,
+                logger=self.logger,
+                access_logger=self.access_logger,
+                access_log=self.access_log,
+                default_headers=self.server_state.default_headers,
+                message_event=asyncio.Event(),
+                expect_100_continue=False,
+                keep_alive=self._keeps_alive,
+                on_response=self.on_response_complete,
+            )
+            self.cycle.more_body = False
+        if exchange.cycle is None:
+            raise RuntimeError("the request was answered")
+        return exchange.cycle
+
+    def _leave_place(self) -> None:
+        """Leave a request that waits for its reply to uvicorn: something else happens."""
+        if self._exchange is not None:
+            self.cycle_of(self._exchange)
+
+    def _end_task(self, exchange: KnownRequest, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not exchange.is_answered:
+            self._end_cycle(exchange, task)
+
+    def _end_cycle(self, exchange: KnownRequest, task: asyncio.Task[None] | None) -> None:
+        """Let uvicorn do what it does at the end of an application, unless all was sent."""
+        cycle = self.cycle_of(exchange)
+        if task is None and cycle.response_complete:
+            cycle.on_response = lambda: None  # as uvicorn has it, for no cycle of references
+            return
+
+        async def ended(scope: Scope, receive: Receive, send: Send) -> None:
+            if task is not None:
+                task.result()
+
+        self._start_asgi_task(cycle, ended)  # type: ignore[arg-type]
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection, 75 s after its last response; one in place moves no timer."""
         left = self._answered + self.timeout_keep_alive - self.loop.time()
+        if self._exchange is not None:
+            left = self.timeout_keep_alive
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(
                 left, self.timeout_keep_alive_handler
@@ -382,6 +412,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _is_idle(self) -> bool:
         """Return whether no request waits for its response."""
+        if self._exchange is not None:
+            return False
         cycle = self.cycle  # None until the first request, whatever its annotation says
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 

@@ -22,8 +22,8 @@ if find_spec("websockets") is None:
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from .asgi import UNCOUNTED_BYTES
 from .mounted_app import RESTARTING
-from .uvicorn_protocol import UNCOUNTED_BYTES
 
 if TYPE_CHECKING:
     import uvicorn

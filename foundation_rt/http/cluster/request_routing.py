@@ -19,9 +19,8 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import Request
 from ...protocol.methods import SUBSCRIPTIONS_LISTEN, facts
-from ..asgi import HttpRefusal
+from ..asgi import CUT_CONNECTION, HttpRefusal
 from ..headers import is_stateless
-from ..uvicorn_protocol import CUT_CONNECTION
 from .session_seal import SealedSession
 from .worker_connections import OF_ONE_CONNECTION
 

@@ -492,7 +492,7 @@ async def test_nothing_is_written_while_client_does_not_read(tool: str) -> None:
             if tool == "echo":
                 connection.pause_writing()
             wire.writer.write(wire.call(tool, 2, **arguments))
-            while connection.cycle.response_complete:
+            while connection._is_idle():  # type: ignore[union-attr]
                 await asyncio.sleep(0)
             connection.pause_writing()
             served.go.set()
@@ -500,7 +500,7 @@ async def test_nothing_is_written_while_client_does_not_read(tool: str) -> None:
                 await asyncio.sleep(0)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert not connection.cycle.response_complete
+        assert not connection._is_idle()  # type: ignore[union-attr]
         connection.resume_writing()
         assert orjson.loads((await wire.answer())[2])["id"] == 2
 
@@ -514,12 +514,72 @@ async def test_response_after_the_server_began_to_stop_is_the_last() -> None:
         served.go.clear()
         wire.writer.write(wire.call("wait", 2))
         [connection] = served.serving._server.server_state.connections
-        while connection.cycle.response_complete:
+        while connection._is_idle():  # type: ignore[union-attr]
             await asyncio.sleep(0)
         connection.shutdown()
         served.go.set()
         _, headers, body = await wire.answer()
         assert headers["connection"] == "close" and orjson.loads(body)["id"] == 2
+
+
+@pytest.mark.rule("HTTP-80", "HTTP-27")
+async def test_connection_is_not_closed_while_a_call_waits() -> None:
+    async with serve() as served:
+        wire = await served.connect()
+        await wire.ask(wire.call("echo", text="a"))
+        [connection] = served.serving._server.server_state.connections
+        wire.writer.write(wire.call("wait", 2))
+        while connection._is_idle():  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        connection._answered -= connection.timeout_keep_alive  # type: ignore[union-attr]
+        connection.timeout_keep_alive_handler()  # as its time is over
+        served.go.set()
+        assert orjson.loads((await wire.answer())[2])["id"] == 2
+
+
+@pytest.mark.rule("HTTP-80", "HTTP-06", "HTTP-20")
+@given(st.lists(st.integers(0, 700), max_size=6), st.sampled_from(["later", "work", "wait"]))
+def test_bytes_that_come_while_a_call_waits_are_the_next_requests(
+    cuts: list[int], tool: str
+) -> None:
+    async def talk() -> None:
+        async with serve(no_auth=True) as served:
+            wire = await served.connect()
+            await wire.ask(wire.call("echo", text="a"))
+            arguments = {} if tool == "wait" else {"text": "b"}
+            following = wire.call(tool, 2, **arguments) + wire.call("echo", 3, text="c")
+            wire.writer.write(wire.call(tool, 1, **arguments))
+            at = 0
+            for cut in (*sorted(cuts), len(following)):
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                wire.writer.write(following[at:cut])
+                at = min(cut, len(following))
+            served.go.set()
+            bodies = [(await wire.answer())[2] for _ in range(3)]
+            assert [orjson.loads(body)["id"] for body in bodies] == [1, 2, 3]
+
+    asyncio.run(talk())
+
+
+@pytest.mark.rule("HTTP-80", "HTTP-10")
+async def test_call_that_waits_is_cancelled_when_its_client_goes_at_once() -> None:
+    async with serve(no_auth=True) as served:
+        wire = await served.open({**STATELESS_HEADS, "Mcp-Name": "wait"})
+        call = wire.post(message("tools/call", name="wait", _meta=META))
+        served.go.set()
+        assert (await wire.ask(call))[0] == 200
+        served.go.clear()
+        endpoint.SOON_SECONDS = 0.2  # it has gone when it is looked for
+        wire.writer.write(call)
+        engine = served.serving.runtime.engine
+        async with asyncio.timeout(PATIENCE):
+            while not engine.running:
+                await asyncio.sleep(0)
+            wire.writer.transport.abort()
+            while not served.ended:
+                await asyncio.sleep(0.01)
+        assert served.ended == ["disconnected"]
 
 
 @pytest.mark.rule("HTTP-80", "HTTP-27")
