@@ -125,6 +125,17 @@ def test_the_test_of_the_first_tool_passes_as_pasted(tmp_path: Path) -> None:
     assert "1 passed" in run_pytest(tmp_path)
 
 
+def test_the_test_with_the_fixture_passes_as_pasted(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(block("def forecast"))
+    (tmp_path / "test_tools.py").write_text(block("def test_one_day"))
+    assert "1 passed" in run_pytest(tmp_path)
+
+
+def test_the_shop_keeps_its_stock(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(block("migrate_sqlite("))
+    assert run_shell("python shop.py; python shop.py", tmp_path) == "3\n6\n"
+
+
 def test_the_section_of_an_application_is_set_by_a_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -365,7 +376,7 @@ def test_the_embedding_examples_work(
 ) -> None:
     monkeypatch.setitem(sys.modules, "tools", module_of(names))
     run({}, "connection.feed(")
-    assert '"id":1' in capsys.readouterr().out
+    assert '"id":1,"result":{"protocolVersion":"2025-11-25"' in capsys.readouterr().out
     effect = run({}, "runtime.dispatcher.dispatch(")["effect"]
     assert b'"id":1' in effect.line
 
@@ -410,17 +421,8 @@ def test_the_coordinator_calls_a_server_of_the_file(
 def test_the_openapi_document_becomes_a_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = {"responses": {"200": {"description": "A pet."}}}
-    parameter = {"name": "petId", "in": "path", "required": True, "schema": {"type": "integer"}}
-    operations = {"operationId": "pet", "tags": ["pets"], "parameters": [parameter]} | answer
-    others = {"get": {"operationId": "others"} | answer}
-    added = {"operationId": "add", "tags": ["pets"]} | answer
-    paths = {"/pets/{petId}": {"get": operations}, "/pets": {"post": added}, "/others": others}
-    document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": paths}
-    schemes = {"token": {"type": "http", "scheme": "bearer"}}
-    document["components"] = {"securitySchemes": schemes}
     monkeypatch.setenv("PETS_TOKEN", "s3")
-    (tmp_path / "petstore.yaml").write_bytes(orjson.dumps(document))  # JSON is YAML
+    (tmp_path / "petstore.yaml").write_text(block("securitySchemes:"))
     monkeypatch.chdir(tmp_path)
     server = run({}, '"petstore.yaml",')["server"]
 

@@ -35,7 +35,15 @@ GUIDES = {
         "embedding",
     ),
     "Applications": ("task-server", "gateway", "host"),
-    "Run": ("deployment", "packages", "authorization", "security", "operations"),
+    "Run": (
+        "deployment",
+        "proxies",
+        "packages",
+        "authorization",
+        "security",
+        "operations",
+        "alerts",
+    ),
     "Move": ("from-fastmcp", "from-the-official-sdk"),
     "More": (
         *(

@@ -63,7 +63,7 @@ def test_server_is_reached_below_a_path_with_a_login_and_counted(journey: Journe
     port, behind = free_port(), free_port()
     site = f"localhost:{port}"
     certificate = make_certificate(journey.folder)
-    for page in ("authorization.md", "deployment.md"):
+    for page in ("authorization.md", "deployment.md", "proxies.md"):
         journey.follow(GUIDES / page)
     journey.open(GUIDES / "tutorial.md")
     with running_provider() as provider, chromium() as browser:
