@@ -61,7 +61,7 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
             if under_way:
                 under_way -= 1
                 places.give_back()
-        assert all(task.done() for _, task in waiting)
+        assert all(task.cancelled() or task.exception() is None for _, task in waiting)
         assert sent == sorted(sent)
         assert not places.is_full
 
@@ -79,6 +79,19 @@ async def test_opened_limiter_lets_all_callers_through(clock: ManualClock) -> No
     places.open()
     await asyncio.gather(*waiting)
     assert not places.is_full
+
+
+@pytest.mark.rule("CHTTP-10")
+async def test_slot_that_is_given_back_lets_one_caller_through(clock: ManualClock) -> None:
+    places = RequestLimiter(1)
+    places.take()
+    waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    places.give_back()
+    await asyncio.sleep(0)
+    assert [each.done() for each in waiting] == [True, False, False]
+    places.open()
+    await asyncio.gather(*waiting)
 
 
 class Holding:
