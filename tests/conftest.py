@@ -111,6 +111,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if need_of(collection_path.relative_to(config.rootpath).as_posix()) else None
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _freeze_imports() -> None:
+    """Spare the collector of garbage, in later tests, what the modules before have imported."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _forget_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget the programs that the test has imported: others have an `app`, too."""
