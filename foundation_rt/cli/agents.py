@@ -290,8 +290,8 @@ def _unschedule(line: CommandLine, output: Output) -> int:
         {"schedule": name, "removed": refusal is None, "refusal": refusal}
         for name, refusal in zip(names, refusals, strict=True)
     ]
-    rows = [("SCHEDULE", "REFUSED BECAUSE")]
-    rows += [(name, refusal or "") for name, refusal in zip(names, refusals, strict=True)]
+    rows = [("SCHEDULE", "RESULT")]
+    rows += [(name, refusal or "removed") for name, refusal in zip(names, refusals, strict=True)]
     code = output.result({"schedules": changes}, [Table(rows, has_head=True)])
     return code or (0 if all(answers) else _REFUSED_EXIT)
 
