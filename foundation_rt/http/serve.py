@@ -416,7 +416,8 @@ class HttpProcess:
         try:
             await self._serving.run()
         finally:
-            signal.set_wakeup_fd(previous)
+            if self._process_goes_on or self._signal is None:
+                signal.set_wakeup_fd(previous)
 
     def _on_input(self) -> None:
         with suppress(ConnectionResetError):  # it has gone, and had not read that this one serves
@@ -441,7 +442,8 @@ class HttpProcess:
 
     def _wake(self) -> None:
         """Let the interpreter call `_on_signal`, which it does between two steps of the loop."""
-        self._loop.call_soon_threadsafe(lambda: None)
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            self._loop.call_soon_threadsafe(lambda: None)
 
     def _end_process(self, exit_code: int) -> None:
         end_process(self._settle, self.runtime.close_logs, exit_code)
