@@ -91,12 +91,15 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
     options.setdefault("reduced_motion", "reduce")
     context = browser.new_context(**options)
     context.set_default_timeout(PATIENCE * 1000)
+    watched = WatchedPage(context.new_page(), context, url.split("/")[2])
+    watched.watch()
     try:
-        watched = WatchedPage(context.new_page(), context, url.split("/")[2])
-        watched.watch()
         watched.page.goto(url)
         yield watched
         assert not watched.problems, watched.problems
+    except Exception as error:
+        error.add_note(f"{watched.page.url}: {watched.problems}\n{watched.page.content()[:2000]}")
+        raise
     finally:
         context.close()
 
