@@ -51,10 +51,10 @@ class Hooks:
     def notice(self, notice: NoticeReceived | NoticeSettled, spawn: Spawn) -> None:
         """Call the hooks with a notice after those before it, in a task that `spawn` makes.
 
-        It is dropped if too many wait.
+        It is dropped if too many wait; where none waits it is taken, however large it is.
         """
-        size = self._waiting_bytes + _size(notice)
-        if len(self._notices) >= MAX_WAITING or size > MAX_WAITING_BYTES:
+        size, waiting = self._waiting_bytes + _size(notice), len(self._notices)
+        if waiting and (waiting >= MAX_WAITING or size > MAX_WAITING_BYTES):
             if not self._is_dropping:
                 self._is_dropping = True
                 self.logger.warn("hooks are too slow: calls of them are dropped")

@@ -542,6 +542,18 @@ async def test_a_coordinator_may_have_only_some_of_the_hooks(harness: Coordinato
 
 
 @pytest.mark.rule("AACP-29")
+async def test_a_hook_that_is_not_slow_gets_what_is_larger_than_may_wait(
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foundation_rt.agents.ledger.hooks.MAX_WAITING_BYTES", 1)
+    hooks = RecordingHooks()
+    async with harness.coordinator(**hooks.options()) as agents:
+        agents.register_agent("a", ten)
+        await agents.send_request("a", 1)
+    assert len(hooks.received) == 1
+
+
+@pytest.mark.rule("AACP-29")
 @pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING", 4), ("MAX_WAITING_BYTES", 70)])
 async def test_calls_of_a_slow_hook_beyond_those_that_may_wait_are_dropped(
     limit: str, value: int, harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
