@@ -18,7 +18,7 @@ SLOW := tests/bench tests/interop tests/journeys tests/host/page tests/dev/page 
 
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-COMPILE = @$(BIN)/python -m compileall -q -j 0 foundation_rt tests/support
+COMPILE = @$(BIN)/python -m compileall -q -j 0 foundation_rt tests/lab
 
 # With an older Python pip would search for versions that fit, for minutes and without a word.
 define CHECK_PYTHON

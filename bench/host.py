@@ -205,7 +205,7 @@ async def _report_long_chat(sizes: Sizes) -> None:
     with tempfile.TemporaryDirectory() as folder, collecting_rarely():  # as the host is served
         script = Path(folder, "script.json")
         script.write_text('[["a word ", "and another"]]')
-        sys.path.append(str(_ROOT / "tests" / "support" / "plugins"))  # has the provider
+        sys.path.append(str(_ROOT / "tests" / "lab" / "models" / "plugins"))  # has the provider
         llm = make_service(LLMConfig(provider="script", model=str(script)))
         settings = SessionSettings(message_window_ms=0)  # no turn waits for it
         sessions = ChatSessions(MemoryChatStore(settings), settings)

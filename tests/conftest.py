@@ -17,10 +17,10 @@ from hypothesis.internal.conjecture import providers
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs import logger
 from foundation_rt.base.logs.writer import BackgroundWriter
-from tests.support import fork_server
-from tests.support.async_tests import run_test
-from tests.support.services import drop_emptied_schemas
-from tests.support.sizes import EXPLORES, SIZE, examples
+from tests.lab.async_tests import run_test
+from tests.lab.places.services import drop_emptied_schemas
+from tests.lab.servers import fork_server
+from tests.lab.sizes import EXPLORES, SIZE, examples
 from tests.windows.chosen import SAMPLES, need_of
 
 # No deadline: timings on shared machines are noise. A failure prints what reproduces it. Every run

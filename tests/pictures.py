@@ -17,13 +17,13 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from tests.support.chromium import chromium, watched_page
-from tests.support.dev_front import dev_front
-from tests.support.host_process import host_process
-from tests.support.http_server import free_port
-from tests.support.pages import GUIDES, README, blocks_of
-from tests.support.programs import home_at
-from tests.support.terminal import Terminal
+from tests.lab.host.process import host_process
+from tests.lab.pages.chromium import chromium, watched_page
+from tests.lab.programs.guides import GUIDES, README, blocks_of
+from tests.lab.programs.program import home_at
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.dev_front import dev_front
+from tests.lab.servers.http_server import free_port
 
 FIGURES = GUIDES / "figures"
 SCHEMES = {"light": "", "dark": "-dark"}

@@ -13,7 +13,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal
-from tests.support.server_fixture import ServerFixture
+from tests.lab.servers.fixture import ServerFixture
 
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 ANYTHING = {"type": "object"}

@@ -10,7 +10,7 @@ import pytest
 
 from foundation_rt import Principal, Server, TextContents, ToolContext, ToolError
 from foundation_rt.testing import TestClient
-from tests.support.server_fixture import ServerFixture
+from tests.lab.servers.fixture import ServerFixture
 
 if TYPE_CHECKING:
     from nowhere import AppState

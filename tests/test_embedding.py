@@ -23,8 +23,8 @@ from foundation_rt.base.config.settings import ResourcesSection, ServerConfig, T
 from foundation_rt.kernel.effects import Abort, Log, Reply
 from foundation_rt.kernel.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
-from tests.support.server_fixture import COMPLETED, ServerFixture, ServerPeer
-from tests.support.virtual_loop import VirtualLoop, run_virtual
+from tests.lab.clock.virtual_loop import VirtualLoop, run_virtual
+from tests.lab.servers.fixture import COMPLETED, ServerFixture, ServerPeer
 
 PATIENCE = 60.0
 ANYTHING = {"type": "object"}

@@ -18,7 +18,7 @@ from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.kernel.execution_limits import RETRY_HINT, ResourceManager, Slot
 from foundation_rt.kernel.invocation import Raised, Returned
 from foundation_rt.kernel.telemetry import resident_memory_bytes
-from tests.support.core import completions, make_config, make_core, request
+from tests.lab.servers.core import completions, make_config, make_core, request
 
 PATIENCE = 60.0
 

@@ -23,11 +23,11 @@ from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
 from foundation_rt.testing import ProtocolError, SequentialIds, TestClient
 from tests.client.document_server import server as document_server
-from tests.support.asgi import ask
-from tests.support.oauth_world import log_in, running_world
-from tests.support.pages import GUIDES, blocks_of
-from tests.support.pytest_run import run_pytest
-from tests.support.services import postgres_schema
+from tests.lab.login.oauth_world import log_in, running_world
+from tests.lab.places.services import postgres_schema
+from tests.lab.programs.guides import GUIDES, blocks_of
+from tests.lab.programs.pytest_run import run_pytest
+from tests.lab.servers.asgi import ask
 from tests.trace import ROOT
 
 BLOCKS = [each for page in sorted(GUIDES.glob("*.md")) for each in blocks_of(page)]

@@ -26,7 +26,7 @@ from foundation_rt.kernel.effects import Reply
 from foundation_rt.kernel.registry.catalog import ChangeNotifier, Registry
 from foundation_rt.protocol.jsonrpc import encode
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.pipes import fill, pipe
+from tests.lab.programs.pipes import fill, pipe
 
 N = 500
 BATCH = 100

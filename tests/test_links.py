@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.pages import README
+from tests.lab.programs.guides import README
 from tests.trace import ROOT
 
 PAGES = [

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from foundation_rt.protocol.methods import METHODS
-from tests.support.vectors import Vector, load
+from tests.lab.peers.vectors import Vector, load
 
 OURS = {"initialized"}
 """Requests that are answered though no revision has them (LIFE-05)."""
@@ -23,7 +23,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 @pytest.mark.rule("REV-03", "REV-06")
 @pytest.mark.parametrize("vector", load(), ids=lambda vector: vector.id)
 def test_what_a_vector_sends_is_of_the_official_types(vector: Vector) -> None:
-    from tests.support import official_types  # not above: its models take each worker a second
+    from tests.lab.checks import official_types  # not above: its models take each worker a second
 
     requests: dict[Any, tuple[str, str]] = {}
     revision = "2025-11-25"

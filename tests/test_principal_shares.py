@@ -19,8 +19,8 @@ from foundation_rt.errors import ToolError
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.kernel.invocation import Invocation, Returned
 from foundation_rt.protocol.principal import Principal, identity_of
-from tests.support.core import Core, make_core, replies, tool_error
-from tests.support.sizes import examples
+from tests.lab.servers.core import Core, make_core, replies, tool_error
+from tests.lab.sizes import examples
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 KEYS = ("alice:" + "a" * 16, "bob:" + "b" * 16)

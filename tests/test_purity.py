@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.core import INITIALIZE, INITIALIZED, request
+from tests.lab.servers.core import INITIALIZE, INITIALIZED, request
 
 ROOT = Path(__file__).parent.parent / "foundation_rt"
 PACKAGE = "foundation_rt"

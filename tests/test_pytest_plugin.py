@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pytest_run import run_pytest
+from tests.lab.programs.pytest_run import run_pytest
 
 SERVER = """\
 from foundation_rt import Server

@@ -25,7 +25,7 @@ from foundation_rt.cli.main import main
 from foundation_rt.errors import ToolCompletionOutcome
 from foundation_rt.testing import SequentialIds, TestClient
 from spec.site import package_index
-from tests.support.pages import GUIDES, README, Block, blocks_of, fences_of, texts_in
+from tests.lab.programs.guides import GUIDES, README, Block, blocks_of, fences_of, texts_in
 from tests.trace import ROOT
 
 BLOCKS = list(blocks_of(README))

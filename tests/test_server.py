@@ -37,7 +37,7 @@ from foundation_rt.kernel.registry.tools import ToolRegistry
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
-from tests.support.server_fixture import HANDSHAKE, ServerFixture, ServerPeer
+from tests.lab.servers.fixture import HANDSHAKE, ServerFixture, ServerPeer
 
 ANYTHING = {"type": "object"}
 

@@ -29,7 +29,7 @@ from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.content import Annotations, Icon, Image
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
-from tests.support.virtual_loop import run_bounded
+from tests.lab.clock.virtual_loop import run_bounded
 
 ICON = Icon("https://example.com/i.png")
 

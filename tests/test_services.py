@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import services
+from tests.lab.places import services
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 from attrs import define, field
 
 from spec.site import pages, reference
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import chromium
-from tests.support.sizes import LONG
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import chromium
+from tests.lab.sizes import LONG
 from tests.trace import ROOT
 
 WRITTEN = ("index", "spec/guide/configuration", "reference/handlers")

@@ -20,8 +20,8 @@ from foundation_rt import (
 )
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
-from tests.support.server_fixture import LIST_CHANGED
-from tests.support.virtual_loop import run_bounded
+from tests.lab.clock.virtual_loop import run_bounded
+from tests.lab.servers.fixture import LIST_CHANGED
 
 PATIENCE = 60.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

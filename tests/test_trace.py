@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import client_vectors
-from tests.support import vectors as server_vectors
+from tests.lab.peers import client_vectors
+from tests.lab.peers import vectors as server_vectors
 from tests.trace import MAX_WORDS, ROOT, Trace, main, report, trace, vectors
 
 

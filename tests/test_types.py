@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from foundation_rt import Server
-from tests.support import pyright
+from tests.lab.programs import pyright
 from tests.trace import ROOT
 
 EXAMPLES = ROOT / "foundation_rt" / "apps" / "examples"
-SUPPORT = ROOT / "tests" / "support"
-PROMISES = [
-    SUPPORT / f"{name}.py" for name in ("user_types", "typing_check", "client_typing_check")
-]
+TYPED = ROOT / "tests" / "lab" / "typed"
+PROMISES = [TYPED / f"{name}.py" for name in ("user_types", "typing_check", "client_typing_check")]
 
 
 @pytest.mark.rule("EXAMPLE-03", "TYPED-01", "EMBED-01")

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.process import ServerProcess, command, environment
-from tests.support.vectors import (
+from tests.lab.peers.vectors import (
     COMPLETIONS,
     FOLDER,
     Step,
@@ -20,8 +19,9 @@ from tests.support.vectors import (
     read,
     record_of,
 )
+from tests.lab.servers.process import ServerProcess, command, environment
 
-APP = Path(__file__).parent / "support" / "vector_app.py"
+APP = Path(__file__).parent / "lab" / "apps" / "vector_app.py"
 SPEC = FOLDER.parent
 
 VECTORS = load()

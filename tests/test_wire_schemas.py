@@ -24,12 +24,12 @@ from foundation_rt import (
 )
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support import wire
-from tests.support.answering_client import AnsweringClient
-from tests.support.core import INITIALIZE, INITIALIZED, notification, request
-from tests.support.server_fixture import ServerFixture
-from tests.support.sizes import examples
-from tests.support.vectors import Performer, load, make_performer
+from tests.lab.checks import wire
+from tests.lab.peers.answering_client import AnsweringClient
+from tests.lab.peers.vectors import Performer, load, make_performer
+from tests.lab.servers.core import INITIALIZE, INITIALIZED, notification, request
+from tests.lab.servers.fixture import ServerFixture
+from tests.lab.sizes import examples
 
 VECTORS = load()
 WIRE_SCHEMAS = sorted(wire.VALIDATORS.keys() - {"config", "mcp-json"})

@@ -23,8 +23,8 @@ from foundation_rt.base.abort import AbortSignal
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import AbortError, RegistrationError, UsageError
 from tests.agents.support import AgentHarness, settle
-from tests.support.core import correlation_id
-from tests.support.virtual_loop import PATIENCE
+from tests.lab.clock.virtual_loop import PATIENCE
+from tests.lab.servers.core import correlation_id
 
 HELLO = AgentMessage("hello")
 

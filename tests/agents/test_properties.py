@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from foundation_rt.agents.errors import AgentCycleError
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
-from tests.support.sizes import examples
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.sizes import examples
 
 AGENTS = "abcd"
 

@@ -17,7 +17,7 @@ from bench.peers.__main__ import installations, main, measure
 from bench.peers.contestants import HTTP, NODE, STDIO, Contestant
 from bench.peers.environments import Environment, NotInstalledError, installed
 from bench.peers.measuring import SHORTEST
-from tests.support.services import need_ps
+from tests.lab.places.services import need_ps
 
 NAMES = "bare loop,bare ASGI,foundation-rt,no-such-peer"
 MISSING = Contestant("no-such-peer", "echo_floor.py", ("no-such-peer",))

@@ -9,7 +9,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.report import moved
-from tests.support.services import need_postgres, need_ps
+from tests.lab.places.services import need_postgres, need_ps
 
 TABLES = {
     "calls": [

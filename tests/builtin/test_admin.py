@@ -19,9 +19,9 @@ from foundation_rt.base.ids import SequentialIds
 from foundation_rt.features.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
 from foundation_rt.kernel.session import TransportType
 from foundation_rt.testing import TestClient
-from tests.support.core import make_config
-from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
-from tests.support.sizes import examples
+from tests.lab.servers.core import make_config
+from tests.lab.servers.fixture import LIST_CHANGED, ServerFixture, ServerPeer
+from tests.lab.sizes import examples
 
 PATIENCE = 60.0
 ANYTHING = {"type": "object"}

@@ -18,8 +18,8 @@ from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
-from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import ServerFixture, ServerPeer, call
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.servers.fixture import ServerFixture, ServerPeer, call
 
 
 async def answer(message: AgentMessage, context: AgentContext) -> Any:

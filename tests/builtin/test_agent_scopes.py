@@ -21,9 +21,9 @@ from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from tests.support.counting import CallCounter
-from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import ServerFixture, ServerPeer, call
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.clock.counting import CallCounter
+from tests.lab.servers.fixture import ServerFixture, ServerPeer, call
 
 WEAK = Principal("alice", frozenset(("mail",)))
 STRONG = Principal("alice", frozenset(("mail", "harness", "vault")))

@@ -35,8 +35,8 @@ from foundation_rt.base.logs.redaction import Redactor
 from foundation_rt.features.agent_tools.agents import send_message_handler
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
-from tests.support.core import run_id
-from tests.support.server_fixture import ServerFixture, ServerPeer, call
+from tests.lab.servers.core import run_id
+from tests.lab.servers.fixture import ServerFixture, ServerPeer, call
 
 TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
 WITH_LEDGER = TOOLS | {"agent/request", "agent/status"}

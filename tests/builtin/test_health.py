@@ -14,7 +14,7 @@ from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.health import health_report
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.server import Server
-from tests.support.core import make_config
+from tests.lab.servers.core import make_config
 
 CONFIG = make_config(
     {

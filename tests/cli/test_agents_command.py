@@ -23,9 +23,9 @@ from foundation_rt.base.clock import SystemClock
 from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.cli.main import main
-from tests.support.process import run
-from tests.support.services import need_postgres, unique_name
-from tests.support.terminal import Terminal
+from tests.lab.places.services import need_postgres, unique_name
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.process import run
 
 Captured = pytest.CaptureFixture[str]
 

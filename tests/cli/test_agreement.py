@@ -17,11 +17,11 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import APP, entry, names_of, write
 from tests.gateway.test_through import OLD, status_of
-from tests.support import fork_server
-from tests.support.host_process import host_process
-from tests.support.http_server import free_port
-from tests.support.process import PATIENCE, ServerProcess, command, environment
-from tests.support.terminal import Terminal
+from tests.lab.host.process import host_process
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers import fork_server
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import PATIENCE, ServerProcess, command, environment
 
 TOKEN = "ghp-correct-horse"
 SCRIPT = f"touch ran; exec '{sys.executable}' '{APP}' notes"

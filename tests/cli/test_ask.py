@@ -19,10 +19,10 @@ import pytest
 
 from foundation_rt.apps.host import texts
 from tests.features.test_skills import write_skill
-from tests.support import fork_server
-from tests.support.failing_vendor import FAILURES, KEY, failing_vendor, here
-from tests.support.fake_models import FakeModels
-from tests.support.process import environment, run
+from tests.lab.models.failing_vendor import FAILURES, KEY, failing_vendor, here
+from tests.lab.models.fake_models import FakeModels
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import environment, run
 
 PATIENCE = 60.0
 

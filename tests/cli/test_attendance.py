@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import run
-from tests.support.terminal import Terminal
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.process import run
 
 APP = r"""
 import asyncio, pathlib

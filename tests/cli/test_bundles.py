@@ -18,7 +18,7 @@ import pytest
 from foundation_rt.cli.bundles import archive, installing
 from foundation_rt.cli.main import main
 from foundation_rt.version import __version__
-from tests.support.terminal import Terminal
+from tests.lab.programs.terminal import Terminal
 
 GUIDE = Path(__file__).parents[2] / "spec/guide/packages.md"
 

@@ -15,8 +15,8 @@ from foundation_rt.cli.args import FILES, FOLDERS, CliCommand
 from foundation_rt.cli.help import help_text
 from foundation_rt.cli.main import main
 from foundation_rt.cli.table import MODULES, load
-from tests.support.process import PATIENCE
-from tests.support.terminal import Terminal
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.process import PATIENCE
 
 Captured = pytest.CaptureFixture[str]
 

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support import fork_server
-from tests.support.oauth_world import World, running_world, where_it_leads
-from tests.support.process import PATIENCE, command, environment
+from tests.lab.login.oauth_world import World, running_world, where_it_leads
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import PATIENCE, command, environment
 
 BROWSER = f"""#!{sys.executable}
 import sys, urllib.request

@@ -18,7 +18,7 @@ from foundation_rt.cli.help import guide_text
 from foundation_rt.cli.main import main
 from foundation_rt.cli.table import load
 from foundation_rt.http.cluster.worker_processes import WorkerPlace
-from tests.support.process import PATIENCE, environment, run, serve
+from tests.lab.servers.process import PATIENCE, environment, run, serve
 
 ONE = """
 from foundation_rt import ErrorCode, Server

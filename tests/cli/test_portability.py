@@ -11,7 +11,7 @@ import pytest
 
 from foundation_rt.apps.host.llm.portability import MAX_TOOLS, HostFinding, findings
 from foundation_rt.cli.main import main
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 TEXT = {"type": "string"}
 

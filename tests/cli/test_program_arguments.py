@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import fork_server
+from tests.lab.servers import fork_server
 
 APP = """
 import argparse, os

@@ -17,10 +17,10 @@ import pytest
 
 from foundation_rt.cli.main import main
 from foundation_rt.cli.table import MODULES, load
-from tests.support import fork_server
-from tests.support.http_server import serve_http
-from tests.support.process import PATIENCE, command, environment, run
-from tests.support.sizes import cases
+from tests.lab.servers import fork_server
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, command, environment, run
+from tests.lab.sizes import cases
 
 APP = '''
 import threading

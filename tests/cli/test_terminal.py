@@ -15,8 +15,8 @@ import pytest
 from foundation_rt.cli.terminal import readable_record
 from foundation_rt.client import HttpServer
 from foundation_rt.client.blocking import connect
-from tests.support.process import run
-from tests.support.terminal import Terminal
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.process import run
 
 APP = """
 from foundation_rt import Server

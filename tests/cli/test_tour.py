@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.cli.main import main
-from tests.support import fork_server
-from tests.support.process import PATIENCE, environment
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import PATIENCE, environment
 from tests.trace import ROOT
 
 NEEDS_MAKE = pytest.mark.skipif(shutil.which("make") is None, reason="make is not there")

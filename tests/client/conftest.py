@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.leaks import ResourceSnapshot
+from tests.lab.checks.leaks import ResourceSnapshot
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ from foundation_rt.client import (
 )
 from foundation_rt.client.blocking import BlockingClient, LoopThread, connect
 from foundation_rt.errors import UsageError
-from tests.support.leaks import ResourceSnapshot
-from tests.support.recording_receiver import has_vanished, living
-from tests.support.sizes import cases
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.recording_receiver import has_vanished, living
+from tests.lab.sizes import cases
 
 PATIENCE = 60.0
 NAME = "foundation-rt-client"

@@ -14,8 +14,8 @@ from foundation_rt.client.errors import (
     NotOfferedError,
 )
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     ONCE,
     STATELESS,
     ScriptedHarness,

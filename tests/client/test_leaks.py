@@ -28,16 +28,16 @@ from hypothesis import strategies as st
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
-from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_harness import (
+from tests.lab.checks.leaks import ResourceSnapshot, tasks
+from tests.lab.peers.misbehaving_harness import (
     HANDSHAKE,
     ROOT,
     Acts,
     MisbehavingHarness,
     MisbehavingHttpHarness,
 )
-from tests.support.misbehaving_script import STATELESS, Act
-from tests.support.misbehaving_strategies import (
+from tests.lab.peers.misbehaving_script import STATELESS, Act
+from tests.lab.peers.misbehaving_strategies import (
     acts_at_a_point,
     acts_of_a_call,
     asks_again,
@@ -45,8 +45,8 @@ from tests.support.misbehaving_strategies import (
     over_http,
     over_stdio,
 )
-from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.sizes import size
+from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.sizes import size
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""

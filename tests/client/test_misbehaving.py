@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import CallTimeoutError, InvalidResponseError
-from tests.support.misbehaving_clients import ANSWER, SOON, call, client_of
-from tests.support.misbehaving_harness import HANDSHAKE, MisbehavingHarness, MisbehavingHttpHarness
-from tests.support.misbehaving_script import Act
-from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.scripted_transport import ONCE, error_of
-from tests.support.sizes import cases
+from tests.lab.peers.misbehaving_clients import ANSWER, SOON, call, client_of
+from tests.lab.peers.misbehaving_harness import (
+    HANDSHAKE,
+    MisbehavingHarness,
+    MisbehavingHttpHarness,
+)
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.scripted_transport import ONCE, error_of
+from tests.lab.sizes import cases
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

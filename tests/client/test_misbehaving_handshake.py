@@ -14,13 +14,13 @@ import pytest
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
 from foundation_rt.client.options import ClientOptions
-from tests.support.leaks import ResourceSnapshot, tasks
-from tests.support.misbehaving_clients import DEATHS
-from tests.support.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
-from tests.support.misbehaving_script import STATELESS, Act
-from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.scripted_transport import ONCE
-from tests.support.virtual_loop import run_virtual
+from tests.lab.checks.leaks import ResourceSnapshot, tasks
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.peers.misbehaving_clients import DEATHS
+from tests.lab.peers.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
+from tests.lab.peers.misbehaving_script import STATELESS, Act
+from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.scripted_transport import ONCE
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""

@@ -15,11 +15,11 @@ from foundation_rt.client import (
     ConnectionLostError,
     MCPError,
 )
-from tests.support.leaks import tasks
-from tests.support.misbehaving_clients import ANSWER, call, client_of
-from tests.support.misbehaving_harness import HANDSHAKE, MisbehavingHttpHarness
-from tests.support.misbehaving_script import STATELESS, Act
-from tests.support.scripted_transport import error_of
+from tests.lab.checks.leaks import tasks
+from tests.lab.peers.misbehaving_clients import ANSWER, call, client_of
+from tests.lab.peers.misbehaving_harness import HANDSHAKE, MisbehavingHttpHarness
+from tests.lab.peers.misbehaving_script import STATELESS, Act
+from tests.lab.peers.scripted_transport import error_of
 
 JSON = {"Content-Type": "application/json"}
 HTML = {"Content-Type": "text/html"}

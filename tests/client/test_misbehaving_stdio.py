@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt.client import ConnectionLostError
-from tests.support.misbehaving_clients import ANSWER, DEATHS, SOON, call, client_of
-from tests.support.misbehaving_harness import MisbehavingHarness
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import error_of
+from tests.lab.peers.misbehaving_clients import ANSWER, DEATHS, SOON, call, client_of
+from tests.lab.peers.misbehaving_harness import MisbehavingHarness
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import error_of
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

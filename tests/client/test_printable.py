@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.cli.render import pretty_json
 from foundation_rt.client.safe_text import printable_json, printable_line, printable_text
-from tests.support.json_values import json_values
+from tests.lab.values.json_values import json_values
 
 ANY_TEXT = st.text(st.characters())
 JSON = json_values(st.integers(-(2**53), 2**53), st.text(), keys=st.text())

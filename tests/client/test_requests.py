@@ -14,8 +14,8 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, CircuitOpenError
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.errors import UsageError
-from tests.support.misbehaving_script import CAPABILITIES, Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import CAPABILITIES, Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     ONCE,
     STATELESS,

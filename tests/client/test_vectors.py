@@ -18,9 +18,9 @@ from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.options import REVISION_VARIABLE, TTL_VARIABLE
 from foundation_rt.client.targets import StdioServer
 from foundation_rt.client.transports.stdio import ChildProcessTransport
-from tests.support.client_vectors import FILES, FOLDER, ClientStep, ClientVector, Program, load
-from tests.support.leaks import tasks
-from tests.support.virtual_loop import VirtualLoop
+from tests.lab.checks.leaks import tasks
+from tests.lab.clock.virtual_loop import VirtualLoop
+from tests.lab.peers.client_vectors import FILES, FOLDER, ClientStep, ClientVector, Program, load
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -172,7 +172,7 @@ def test_the_client_does_it_with_a_real_process(vector: ClientVector, tmp_path: 
         for step in vector.steps
     ]
     (tmp_path / "script.json").write_bytes(orjson.dumps(script))
-    player = ROOT / "tests" / "support" / "client_vector_server.py"
+    player = ROOT / "tests" / "lab" / "peers" / "client_vector_server.py"
     words = [str(each) for each in (player, tmp_path / "script.json", pipe, got)]
     server = StdioServer(sys.executable, words)
 

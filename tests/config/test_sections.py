@@ -32,8 +32,8 @@ from foundation_rt.base.config.sections import (
 )
 from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.testing import TestClient
-from tests.support import fork_server
-from tests.support.virtual_loop import run_bounded
+from tests.lab.clock.virtual_loop import run_bounded
+from tests.lab.servers import fork_server
 
 SCHEMA = Path(__file__).parents[2] / "spec" / "schemas" / "config.schema.json"
 TAG = Pattern("[a-z]+", "lower-case letters")

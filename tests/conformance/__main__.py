@@ -15,11 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.gateway import serve_gateway
-from tests.support.http_server import free_port, serve_http
-from tests.support.identity_provider import running_provider
-from tests.support.login_server import serving
-from tests.support.process import command
+from tests.lab.login.identity_provider import running_provider
+from tests.lab.login.server import serving
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import free_port, serve_http
+from tests.lab.servers.process import command
 
 from . import suite
 

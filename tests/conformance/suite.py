@@ -22,8 +22,8 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from tests.support import node
-from tests.support.login_client import LoginClient
+from tests.lab.login.client import LoginClient
+from tests.lab.programs import node
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foundation_rt.apps.coordinator import Priority
 from foundation_rt.apps.coordinator.call_slots import MAX_WAITING, CallSlots
 from foundation_rt.client import MCPError
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
 
 steps = st.lists(
     st.one_of(

@@ -19,9 +19,9 @@ from foundation_rt.base.mcp_json import ServerSettings
 from foundation_rt.client import MCPError
 from foundation_rt.client.transports.http import HttpTransport
 from tests.coordinator.test_servers import entry, until
-from tests.support.leaks import ResourceSnapshot
-from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.process import PATIENCE
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.servers.process import PATIENCE
 
 
 def play(nonce: str, *acts: list[Any]) -> dict[str, Any]:

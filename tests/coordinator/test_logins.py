@@ -24,8 +24,8 @@ from foundation_rt.client import (
     OAuth,
 )
 from foundation_rt.errors import UsageError
-from tests.support.oauth_world import World, log_in, running_world
-from tests.support.process import PATIENCE
+from tests.lab.login.oauth_world import World, log_in, running_world
+from tests.lab.servers.process import PATIENCE
 
 
 @pytest.fixture

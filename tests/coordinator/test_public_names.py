@@ -19,7 +19,7 @@ from foundation_rt.coordinator import (
     ToolNotFoundError,
     ToolValidationError,
 )
-from tests.support.public_imports import PACKAGE, private_imports
+from tests.lab.checks.public_imports import PACKAGE, private_imports
 
 PUBLIC = {
     "ServerPlan",

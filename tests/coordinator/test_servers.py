@@ -25,15 +25,15 @@ from foundation_rt.apps.coordinator import (
 )
 from foundation_rt.client import MCPError
 from foundation_rt.errors import UsageError
-from tests.support.http_server import free_port, serve_http
-from tests.support.leaks import ResourceSnapshot
-from tests.support.sizes import size
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.servers.http_server import free_port, serve_http
+from tests.lab.sizes import size
 
 pytestmark = pytest.mark.usefixtures("forked")
 
 ROOT = Path(__file__).parents[2]
-QUICK = str(ROOT / "tests" / "support" / "quick_server.sh")
-APP = str(ROOT / "tests" / "support" / "coordinated_app.py")
+QUICK = str(ROOT / "tests" / "lab" / "apps" / "quick_server.sh")
+APP = str(ROOT / "tests" / "lab" / "apps" / "coordinated_app.py")
 
 
 def entry(*words: str, **members: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from foundation_rt.kernel.invocation import (
     Stopped,
 )
 from foundation_rt.protocol.principal import Principal
-from tests.support.core import (
+from tests.lab.servers.core import (
     Core,
     completions,
     correlation_id,

@@ -16,7 +16,7 @@ from foundation_rt.kernel.methods import METHODS
 from foundation_rt.kernel.session import State
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.core import (
+from tests.lab.servers.core import (
     INITIALIZE,
     INITIALIZED,
     Core,

@@ -15,7 +15,7 @@ from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
 from foundation_rt.protocol.revisions import REVISIONS, VERSION_KEY
-from tests.support.core import Core, connection_id, make_core, notification, replies, run_id
+from tests.lab.servers.core import Core, connection_id, make_core, notification, replies, run_id
 
 OLD = Peer(REVISIONS["2025-11-25"])
 NEW = Peer(REVISIONS["2026-07-28"])

@@ -24,8 +24,8 @@ from foundation_rt.base.config.feature_sections import SecuritySection
 from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.features.server_requests.request_state import MAX_STATE_BYTES
 from foundation_rt.protocol.principal import Principal
-from tests.support.answering_client import AnsweringClient, accepted, value_of
-from tests.support.server_fixture import ServerFixture
+from tests.lab.peers.answering_client import AnsweringClient, accepted, value_of
+from tests.lab.servers.fixture import ServerFixture
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 STATELESS = "2026-07-28"

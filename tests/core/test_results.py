@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.kernel.results import tool_result
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
-from tests.support.core import make_core
+from tests.lab.servers.core import make_core
 
 LIMIT = 1_000_000
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.kernel.session import TRANSITIONS, Session, SessionEvent, State
-from tests.support.core import connection_id, make_core
+from tests.lab.servers.core import connection_id, make_core
 
 STARTING, INITIALIZING, RUNNING, CLOSED = State
 

@@ -20,7 +20,7 @@ from foundation_rt.kernel.registry.tools import RegisteredTool, ToolRegistry
 from foundation_rt.kernel.results import OutputSchemaViolation, is_shaped, tool_result
 from foundation_rt.protocol.content import Audio, Block, Image, ResourceLink, Text, ToolResult
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from tests.support.core import Core, completions, make_core, replies
+from tests.lab.servers.core import Core, completions, make_core, replies
 
 OLDEST, _, OBJECTS, *_, NEWEST = REVISIONS.values()
 PLENTY = 10_000

@@ -32,9 +32,9 @@ from foundation_rt.base.database.migrations import (
 )
 from foundation_rt.base.database.postgres import PostgresConnections, read_url
 from foundation_rt.errors import UsageError
-from tests.support import fork_server
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.services import postgres_schema
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]

@@ -32,9 +32,9 @@ from foundation_rt.base.database.postgres import (
     read_url,
 )
 from foundation_rt.errors import UsageError
-from tests.support import fork_server
-from tests.support.postgres_proxy import ProxyFault, postgres_proxy
-from tests.support.services import postgres_schema, unique_name
+from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
+from tests.lab.places.services import postgres_schema, unique_name
+from tests.lab.servers import fork_server
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]

@@ -28,9 +28,9 @@ from foundation_rt.base.database.sqlite.committer import Committer
 from foundation_rt.base.database.sqlite.presence import Turn
 from foundation_rt.base.files import is_private, open_private
 from foundation_rt.errors import UsageError
-from tests.support import fork_server
-from tests.support.sizes import size
-from tests.support.sqlite import Pause, a_small_disk, inserting, make_table
+from tests.lab.places.sqlite import Pause, a_small_disk, inserting, make_table
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
@@ -711,7 +711,7 @@ def test_journal_does_not_grow_without_bound(path: Path, version: tuple[int, ...
 WRITER = """
 import asyncio, sqlite3, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.support.sqlite import inserting, make_table
+from tests.lab.places.sqlite import inserting, make_table
 path, library, first = sys.argv[1:]
 sqlite3.sqlite_version_info = (3, 51, 3) if library == "new" else (3, 40, 1)
 
@@ -802,7 +802,7 @@ def test_wait_for_another_process_is_bounded(path: Path, version: tuple[int, ...
 KILLED = """
 import asyncio, sqlite3, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.support.sqlite import inserting, make_table
+from tests.lab.places.sqlite import inserting, make_table
 path, first = sys.argv[1], int(sys.argv[2])
 
 async def write(database, first, alone):
@@ -893,7 +893,7 @@ def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) ->
 HOG = """
 import asyncio, sys
 from foundation_rt.base.database.sqlite import SqliteDatabase
-from tests.support.sqlite import inserting
+from tests.lab.places.sqlite import inserting
 
 async def write(database, first):
     for n in range(first, first + 10**6):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.client import HttpServer, MCPError, connect
-from tests.support.dev_front import dev_front
+from tests.lab.servers.dev_front import dev_front
 
 AGENT_TOOLS = ("getState", "list", "request", "sendMessage", "status")
 AGENTS_TOOL = "foundation_rt_dev_agents"

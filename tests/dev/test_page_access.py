@@ -13,7 +13,7 @@ import pytest
 
 from foundation_rt.apps.dev.page_service import MAX_READERS
 from foundation_rt.client import HttpServer, connect
-from tests.support.dev_front import DevFront, EventReader, dev_front
+from tests.lab.servers.dev_front import DevFront, EventReader, dev_front
 
 APP = """
 from foundation_rt import Server

@@ -11,9 +11,9 @@ import pytest
 
 from foundation_rt.client import HttpServer, connect
 from tests.gateway.test_faults import error_in, write
-from tests.support.dev_front import DevFront, dev_front
-from tests.support.oauth_world import running_world
-from tests.support.process import PATIENCE
+from tests.lab.login.oauth_world import running_world
+from tests.lab.servers.dev_front import DevFront, dev_front
+from tests.lab.servers.process import PATIENCE
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 

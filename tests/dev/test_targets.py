@@ -19,9 +19,9 @@ from foundation_rt.apps.coordinator.servers import Source
 from foundation_rt.apps.dev.file_watch import WatchedFiles
 from foundation_rt.apps.dev.front import DevTarget, create_front
 from foundation_rt.client import HttpServer, connect
-from tests.support.dev_front import DevFront, dev_front
-from tests.support.http_server import serve_http
-from tests.support.process import PATIENCE, command, run
+from tests.lab.servers.dev_front import DevFront, dev_front
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, command, run
 
 APP = """
 from foundation_rt import Server

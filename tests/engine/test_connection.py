@@ -13,7 +13,7 @@ import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.kernel.dispatcher import Dispatcher
-from tests.support.server_fixture import HANDSHAKE, LIST_CHANGED, ServerFixture, ServerPeer
+from tests.lab.servers.fixture import HANDSHAKE, LIST_CHANGED, ServerFixture, ServerPeer
 
 PATIENCE = 60.0
 ANYTHING = {"type": "object"}

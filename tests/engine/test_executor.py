@@ -13,8 +13,8 @@ import pytest
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.features.embedding import HostLoop
-from tests.support.engine_harness import ANYTHING, EngineHarness, HeldHandler
-from tests.support.server_fixture import ServerFixture, ServerPeer
+from tests.lab.servers.engine import ANYTHING, EngineHarness, HeldHandler
+from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 PATIENCE = 60.0
 

@@ -18,9 +18,9 @@ from foundation_rt import ToolContext
 from foundation_rt.kernel.engine.worker_threads import WorkerPool
 from foundation_rt.kernel.stdio.reactor import Reactor
 from foundation_rt.protocol.jsonrpc import parse
-from tests.support.engine_harness import EngineHarness
-from tests.support.hostile_values import ENDINGS, RESULTS, Hostile, explode
-from tests.support.interrupter import Interrupter, throw_into
+from tests.lab.clock.interrupter import Interrupter, throw_into
+from tests.lab.servers.engine import EngineHarness
+from tests.lab.values.hostile_values import ENDINGS, RESULTS, Hostile, explode
 
 PACKAGE = foundation_rt.__path__[0]
 PATIENCE = 60.0

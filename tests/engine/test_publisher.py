@@ -9,8 +9,8 @@ import pytest
 from foundation_rt.features.subscriptions.publisher import Publisher
 from foundation_rt.features.subscriptions.subscribers import Publish
 from foundation_rt.features.subscriptions.subscribing import publisher_of as publisher_of_engine
-from tests.support.fake_scheduler import FakeScheduler
-from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
+from tests.lab.clock.fake_scheduler import FakeScheduler
+from tests.lab.servers.fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 
 def publisher_of(rig: ServerFixture) -> Publisher:

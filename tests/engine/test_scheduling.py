@@ -16,7 +16,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.timers import TimerQueue
 from foundation_rt.features.embedding import Background, HostLoop, TimerThread
 from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
-from tests.support.virtual_loop import VirtualLoop
+from tests.lab.clock.virtual_loop import VirtualLoop
 
 PATIENCE = 60.0
 

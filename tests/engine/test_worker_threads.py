@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.kernel.engine.worker_threads import WorkerPool
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 PATIENCE = 60.0
 

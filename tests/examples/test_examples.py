@@ -17,10 +17,10 @@ import pytest
 
 from foundation_rt import ErrorCode, Principal, Server, ToolError
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.support import fork_server
-from tests.support.core import INITIALIZE, INITIALIZED, request
-from tests.support.echo_api import echo_api
-from tests.support.process import ServerProcess, command, environment
+from tests.lab.peers.echo_api import echo_api
+from tests.lab.servers import fork_server
+from tests.lab.servers.core import INITIALIZE, INITIALIZED, request
+from tests.lab.servers.process import ServerProcess, command, environment
 from tests.trace import ROOT
 
 FOLDER = ROOT / "foundation_rt" / "apps" / "examples"

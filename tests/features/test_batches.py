@@ -13,7 +13,7 @@ from foundation_rt.features.batches import MAX_BATCH, PendingBatches, requests_o
 from foundation_rt.kernel.effects import Log, Notify, Reply
 from foundation_rt.kernel.invocation import Invocation, Returned
 from foundation_rt.protocol.jsonrpc import RequestId, parse
-from tests.support.core import INITIALIZED, Core, make_core, notification, request
+from tests.lab.servers.core import INITIALIZED, Core, make_core, notification, request
 
 if TYPE_CHECKING:
     from foundation_rt.kernel.effects import Effect

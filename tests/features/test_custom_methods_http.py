@@ -10,7 +10,7 @@ import pytest
 
 from foundation_rt import Server, ToolContext
 from foundation_rt.http.app import HttpApplication
-from tests.support.asgi import META, REVISION, ask, open_session, post, request
+from tests.lab.servers.asgi import META, REVISION, ask, open_session, post, request
 
 KEY = "k" * 32
 READER = {"x-api-key": KEY}

@@ -13,7 +13,7 @@ from foundation_rt import RegistrationError, Server, UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.lifespan import Lifespan, LifespanError
-from tests.support.virtual_loop import run_bounded
+from tests.lab.clock.virtual_loop import run_bounded
 
 PATIENCE = 60.0
 

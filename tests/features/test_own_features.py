@@ -20,7 +20,7 @@ from foundation_rt import (
 from foundation_rt.config.sections import Integer, Settings, setting
 from foundation_rt.kernel.feature import RuntimeFeature
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
-from tests.support.forwarders import ScriptedForwarder
+from tests.lab.peers.forwarders import ScriptedForwarder
 
 
 @frozen

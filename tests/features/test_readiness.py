@@ -17,7 +17,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.testing import TestClient
-from tests.support.asgi import visit
+from tests.lab.servers.asgi import visit
 
 LONG = 20_000
 

@@ -14,9 +14,9 @@ from foundation_rt import RegistrationError, Server, ToolContext, ToolDefinition
 from foundation_rt.base.logs.logger import StructuredLogger
 from foundation_rt.features.session_callbacks import SessionEnds
 from foundation_rt.protocol.principal import Principal
-from tests.support.asgi import META
-from tests.support.engine_harness import EngineHarness, HeldHandler
-from tests.support.server_fixture import LIST_CHANGED, ServerFixture, ServerPeer
+from tests.lab.servers.asgi import META
+from tests.lab.servers.engine import EngineHarness, HeldHandler
+from tests.lab.servers.fixture import LIST_CHANGED, ServerFixture, ServerPeer
 
 PATIENCE = 60.0
 ANYTHING = {"type": "object"}

@@ -18,8 +18,8 @@ from foundation_rt import Principal, RegistrationError, Server, UsageError
 from foundation_rt.base.skill_format import MAX_BYTES, MAX_FILES, digest_of, read_front_matter
 from foundation_rt.client import Client, InvalidResponseError, MCPError, connect
 from foundation_rt.client.results.skills import Skill
-from tests.support.asgi import ask
-from tests.support.sizes import size
+from tests.lab.servers.asgi import ask
+from tests.lab.sizes import size
 
 MANIFEST = "---\nname: {name}\ndescription: What it is for\n---\nDo it.\n"
 

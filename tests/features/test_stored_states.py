@@ -17,8 +17,8 @@ from foundation_rt.features.state.handler_state import StateChanges, StoredState
 from foundation_rt.features.state.redis_store import StateName
 from foundation_rt.features.state.states import States
 from foundation_rt.testing import TestClient
-from tests.support.redis_server import redis_server
-from tests.support.services import need_redis, unique_name
+from tests.lab.places.redis_server import redis_server
+from tests.lab.places.services import need_redis, unique_name
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"

@@ -12,8 +12,8 @@ from foundation_rt import Principal, Server, ToolContext, ToolError
 from foundation_rt.base.ids import SequentialIds
 from foundation_rt.errors import RegistrationError, UsageError
 from foundation_rt.testing import TestClient
-from tests.support.forwarders import ScriptedForwarder
-from tests.support.server_fixture import ServerPeer
+from tests.lab.peers.forwarders import ScriptedForwarder
+from tests.lab.servers.fixture import ServerPeer
 
 THREE = ["call_tool", "describe_tool", "search_tools"]
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -19,7 +19,7 @@ from foundation_rt.features.resources.uri_template import (
     percent_decode,
     percent_encode,
 )
-from tests.support.counting import CallCounter
+from tests.lab.clock.counting import CallCounter
 
 # -- URIs
 

@@ -26,7 +26,7 @@ from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.base.tool_versions import rank
 from foundation_rt.kernel.registry.tools import ToolRegistry
 from foundation_rt.testing import TestClient
-from tests.support.server_fixture import ServerFixture, ServerPeer
+from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 VERSION, VERSIONS, DEPRECATED = (
     f"foundation-rt/{name}" for name in ("version", "versions", "deprecated")

@@ -34,7 +34,7 @@ from foundation_rt.features.openapi.api import read_api
 from foundation_rt.features.openapi.documents import OpenApiError
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Batch, Malformed, Notification, Request, parse
-from tests.support.hostile_bytes import assert_survived, feed_in_pieces, one_rig
+from tests.lab.values.hostile_bytes import assert_survived, feed_in_pieces, one_rig
 
 LONGEST_LINE = 64
 STEPS = 20_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.public_imports import private_imports
+from tests.lab.checks.public_imports import private_imports
 
 
 @pytest.mark.rule("GATE-49")

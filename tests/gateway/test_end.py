@@ -14,8 +14,8 @@ import pytest
 from foundation_rt.client import connect
 from tests.gateway.test_faults import entry, write
 from tests.gateway.test_through import OLD, speaking
-from tests.support.gateway import serve_gateway
-from tests.support.recording_receiver import living
+from tests.lab.peers.recording_receiver import living
+from tests.lab.servers.gateway import serve_gateway
 
 
 async def listens_no_more(url: str) -> None:

@@ -13,16 +13,16 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
-from tests.support.gateway import serve_gateway
-from tests.support.misbehaving_harness import (
+from tests.lab.peers.misbehaving_harness import (
     ROOT,
     Acts,
     MisbehavingHarness,
     MisbehavingHttpHarness,
 )
-from tests.support.misbehaving_script import Act
-from tests.support.process import ServerProcess
-from tests.support.sizes import cases
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.process import ServerProcess
+from tests.lab.sizes import cases
 
 HUGE = 100_000_000
 BOUND = 4 * HUGE

@@ -16,9 +16,9 @@ from foundation_rt.client.auth.descriptions import OAuth
 from foundation_rt.client.auth.stores import FileTokenStore
 from tests.gateway.test_faults import write
 from tests.gateway.test_through import status_of
-from tests.support.gateway import serve_gateway
-from tests.support.oauth_world import log_in, running_world
-from tests.support.process import PATIENCE
+from tests.lab.login.oauth_world import log_in, running_world
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.process import PATIENCE
 
 
 @pytest.mark.rule("GATE-61", "MCPJSON-18", "CAUTH-35")

@@ -15,13 +15,13 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import APP, HANGS, entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
-from tests.support.gateway import serve_gateway
-from tests.support.http_server import serve_http
-from tests.support.process import PATIENCE, ServerProcess
-from tests.support.recording_receiver import living
-from tests.support.sizes import size
+from tests.lab.peers.recording_receiver import living
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, ServerProcess
+from tests.lab.sizes import size
 
-QUICK = str(Path(__file__).parents[1] / "support" / "quick_server.sh")
+QUICK = str(Path(__file__).parents[1] / "lab" / "apps" / "quick_server.sh")
 GOOD = [f"s{number}" for number in range(4)]
 
 

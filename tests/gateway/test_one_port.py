@@ -14,10 +14,10 @@ import pytest
 
 from tests.gateway.test_faults import APP, entry, write
 from tests.gateway.test_through import NEW, OLD, speaking
-from tests.support.gateway import serve_gateway
-from tests.support.http_server import serve_http
-from tests.support.peers import ABLE
-from tests.support.raw_http import META, RawClient
+from tests.lab.peers.clients import ABLE
+from tests.lab.peers.raw_http import META, RawClient
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_http
 
 KEYS = {
     "FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32,

@@ -11,9 +11,9 @@ import pytest
 
 from foundation_rt.client import MCPError, connect
 from tests.features.test_skills import MANIFEST, write_skill
-from tests.support import skill_server
-from tests.support.gateway import serve_gateway
-from tests.support.skill_server import entry_of, write_state
+from tests.lab.apps import skill_server
+from tests.lab.apps.skill_server import entry_of, write_state
+from tests.lab.servers.gateway import serve_gateway
 
 APP = "server = Server({name!r})\nserver.skills_from({folder!r})\nserver.run()\n"
 

@@ -9,7 +9,7 @@ import select
 import pytest
 
 from foundation_rt.apps.gateway.status import problems_of, table_of, text_table
-from tests.support.process import PATIENCE, ServerProcess, command, environment
+from tests.lab.servers.process import PATIENCE, ServerProcess, command, environment
 
 STATUS = {
     "problem": None,

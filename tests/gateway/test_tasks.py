@@ -12,8 +12,8 @@ import pytest
 from foundation_rt.client import MCPError, connect
 from foundation_rt.features.tasks.support import EXTENSION
 from tests.gateway.test_through import NEW, OLD, Answers, speaking
-from tests.support.gateway import serve_gateway
-from tests.support.http_server import HttpServerProcess, serve_http
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 TASK_APP = """
 import asyncio

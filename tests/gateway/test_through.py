@@ -13,10 +13,10 @@ import pytest
 
 from foundation_rt.client import Client, MCPError, connect
 from tests.integration.test_forwarding import LISTS, NEW, OLD, REQUESTS, combinations, outcome
-from tests.support import forwarded_app, gateway_app, roots_server
-from tests.support.gateway import serve_gateway
-from tests.support.peers import ABLE
-from tests.support.raw_http import RawClient
+from tests.lab.apps import forwarded_app, gateway_app, roots_server
+from tests.lab.peers.clients import ABLE
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.gateway import serve_gateway
 
 FORWARDED = shlex.join([sys.executable, str(forwarded_app.__file__)])
 APP = shlex.join([sys.executable, str(gateway_app.__file__)])

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.support.asgi import META
-from tests.support.gateway import serve_gateway
-from tests.support.raw_http import RawClient
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.asgi import META
+from tests.lab.servers.gateway import serve_gateway
 
 APP = """
 import sys

@@ -15,8 +15,8 @@ from foundation_rt.base.http_client.connection import HttpConnection
 from foundation_rt.base.http_client.errors import BrokenOffError, ConnectError
 from foundation_rt.base.http_client.exchange import fetch
 from foundation_rt.base.http_client.network import Network, RequestUrl
-from tests.support.leaks import ResourceSnapshot
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.scripted_http import ReceivedRequest, ScriptedReply, self_signed, talking
 
 LIVENESS = 60.0
 

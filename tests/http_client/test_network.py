@@ -13,7 +13,7 @@ import pytest
 from foundation_rt.base.http_client.errors import ConnectError, ProxyError, UnsendableError
 from foundation_rt.base.http_client.exchange import fetch
 from foundation_rt.base.http_client.network import Network, RequestUrl
-from tests.support.scripted_http import self_signed
+from tests.lab.peers.scripted_http import self_signed
 
 LIVENESS = 60.0
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere"

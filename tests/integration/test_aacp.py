@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import ServerProcess, serve
+from tests.lab.servers.process import ServerProcess, serve
 
 APP = '''
 import asyncio, os, time

@@ -9,7 +9,7 @@ import httpx2
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServerProcess, serve_http
+from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 KEYS = {"alice": "4f2a9c" * 6, "bob": "b81d07" * 6}
 PATIENCE = 60.0

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.support.process import ServerProcess, serve
-from tests.support.server_fixture import LIST_CHANGED
+from tests.lab.servers.fixture import LIST_CHANGED
+from tests.lab.servers.process import ServerProcess, serve
 
 REGISTER = "admin/registerTool"
 SWITCHES = ("tools.admin_registration_enabled", "security.dynamic_registration_enabled")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.test_agent_scopes import outcome, post
-from tests.support.http_server import serve_http
-from tests.support.issuer import AUDIENCE, running_issuer, token
-from tests.support.process import ServerProcess, serve
+from tests.lab.login.issuer import AUDIENCE, running_issuer, token
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import ServerProcess, serve
 
 ON = "tools.admin_agents_enabled"
 MODE = "tools.admin_policy.mode"

@@ -9,8 +9,8 @@ import httpx2
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServerProcess, serve_http
-from tests.support.issuer import AUDIENCE, running_issuer, token
+from tests.lab.login.issuer import AUDIENCE, running_issuer, token
+from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 PATIENCE = 60.0
 

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.answering_client import PREFIX, accepted
-from tests.support.peers import ABLE
-from tests.support.process import ServerProcess, serve
+from tests.lab.peers.answering_client import PREFIX, accepted
+from tests.lab.peers.clients import ABLE
+from tests.lab.servers.process import ServerProcess, serve
 
 APP = '''
 import attrs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import serve
+from tests.lab.servers.process import serve
 
 APP = '''
 import asyncio, contextvars, functools, threading

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import ServerProcess, serve
-from tests.support.sizes import size as size_of_test
+from tests.lab.servers.process import ServerProcess, serve
+from tests.lab.sizes import size as size_of_test
 
 APP = '''
 import asyncio, threading

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import decode, serve, serve_each
+from tests.lab.servers.process import decode, serve, serve_each
 
 APP = '''
 import asyncio, threading, time

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import serve
+from tests.lab.servers.process import serve
 
 APP = """
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import (
+from tests.lab.servers.process import (
     PATIENCE,
     ServerProcess,
     command,

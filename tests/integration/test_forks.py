@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_server import serve_http
-from tests.support.process import serve
-from tests.support.raw_http import RawClient
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import serve
 
 APP = '''
 import asyncio, gc, multiprocessing, os, signal, sys, threading

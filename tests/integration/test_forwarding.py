@@ -14,8 +14,8 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import Client, MCPError, connect
 from foundation_rt.testing import TestClient
-from tests.support import forwarded_app
-from tests.support.forwarders import ClientForwarder
+from tests.lab.apps import forwarded_app
+from tests.lab.peers.forwarders import ClientForwarder
 
 pytestmark = pytest.mark.usefixtures("forked")
 

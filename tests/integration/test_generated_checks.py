@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from foundation_rt import ToolDefinition
-from tests.support.counting import generations
-from tests.support.process import decode, serve
-from tests.support.server_fixture import ServerFixture
+from tests.lab.clock.counting import generations
+from tests.lab.servers.fixture import ServerFixture
+from tests.lab.servers.process import decode, serve
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}}
 CALL = {"name": "count_0", "arguments": {"text": "x"}}

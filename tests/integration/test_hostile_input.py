@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.support.process import serve
+from tests.lab.servers.process import serve
 
 APP = """
 import threading

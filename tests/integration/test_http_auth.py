@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.http_server import serve_http
-from tests.support.issuer import running_issuer, token
-from tests.support.services import need_redis, unique_name
+from tests.lab.login.issuer import running_issuer, token
+from tests.lab.places.services import need_redis, unique_name
+from tests.lab.servers.http_server import serve_http
 
 KEY, OTHER_KEY = "4f2a9c" * 6, "b81d07" * 6
 PATIENCE = 60.0

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServerProcess, serve_http
-from tests.support.raw_http import RawClient
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 APP = '''
 import asyncio, os

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.http_server import serve_http
-from tests.support.process import PATIENCE, ServerProcess, environment
-from tests.support.raw_http import RawClient
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, ServerProcess, environment
 
 APP = """
 import socket, uvicorn

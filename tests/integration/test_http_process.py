@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.http.cluster.worker_processes import WORKER_VARIABLE, WorkerPlace
-from tests.support.http_server import free_port, serve_http, serve_workers
-from tests.support.process import ServerProcess, command, environment, run
-from tests.support.raw_http import META, RawClient
+from tests.lab.peers.raw_http import META, RawClient
+from tests.lab.servers.http_server import free_port, serve_http, serve_workers
+from tests.lab.servers.process import ServerProcess, command, environment, run
 
 APP = """
 import asyncio, os, time

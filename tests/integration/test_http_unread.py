@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.http_server import serve_http
-from tests.support.raw_http import RawClient
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.http_server import serve_http
 
 APP = """
 import os

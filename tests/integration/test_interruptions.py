@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.support.process import serve
+from tests.lab.servers.process import serve
 
 APP = '''
 import ctypes, sys, threading

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import ServerProcess, command, decode, environment, run, serve
+from tests.lab.servers.process import ServerProcess, command, decode, environment, run, serve
 
 APP = '''
 import os, subprocess, sys, threading, time

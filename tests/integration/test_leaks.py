@@ -7,7 +7,7 @@ import os
 import orjson
 import pytest
 
-from tests.support.process import ServerProcess, serve
+from tests.lab.servers.process import ServerProcess, serve
 
 APP = '''
 import asyncio, subprocess, sys, threading, time

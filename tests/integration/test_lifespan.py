@@ -16,8 +16,8 @@ import pytest
 from foundation_rt import Server, ToolContext, UsageError
 from foundation_rt.features.lifespan import LifespanError
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.process import ServerProcess, command, environment, run, serve
-from tests.support.server_fixture import HANDSHAKE
+from tests.lab.servers.fixture import HANDSHAKE
+from tests.lab.servers.process import ServerProcess, command, environment, run, serve
 
 PATIENCE = 60.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import ServerProcess, command, environment, serve
+from tests.lab.servers.process import ServerProcess, command, environment, serve
 
 APP = '''
 import asyncio, resource, time

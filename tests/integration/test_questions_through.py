@@ -13,7 +13,7 @@ from attrs import define, field
 
 from foundation_rt import ClientCapabilityError, ClientErrorResponse, Server, ToolContext
 from foundation_rt.client import Client, ServerRequestRefused, connect
-from tests.support.answering_client import AnsweringClient, accepted, value_of
+from tests.lab.peers.answering_client import AnsweringClient, accepted, value_of
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.http_server import serve_workers
-from tests.support.process import ServerProcess, serve
-from tests.support.raw_http import RawClient
-from tests.support.server_fixture import HANDSHAKE
+from tests.lab.peers.raw_http import RawClient
+from tests.lab.servers.fixture import HANDSHAKE
+from tests.lab.servers.http_server import serve_workers
+from tests.lab.servers.process import ServerProcess, serve
 
 APP = """
 import asyncio, sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.process import serve
+from tests.lab.servers.process import serve
 
 APP = """
 import threading

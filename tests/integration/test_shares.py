@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.http_server import HttpServerProcess, serve_http
-from tests.support.raw_http import META, PATIENCE, RawClient, RawResponse
+from tests.lab.peers.raw_http import META, PATIENCE, RawClient, RawResponse
+from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 ALICE, BOB = "alice" * 4, "bob" * 8
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import Hanging, ServerProcess, command, environment, serve
+from tests.lab.servers.process import Hanging, ServerProcess, command, environment, serve
 
 APP = '''
 import asyncio, hashlib, signal, threading, time

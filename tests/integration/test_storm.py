@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from attrs import define
 
-from tests.support.process import decode, serve
+from tests.lab.servers.process import decode, serve
 
 APP = """
 import asyncio, multiprocessing, os, subprocess, sys, threading, time

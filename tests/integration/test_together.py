@@ -7,7 +7,7 @@ import sys
 import orjson
 import pytest
 
-from tests.support import fork_server
+from tests.lab.servers import fork_server
 
 _OPENING = [
     {

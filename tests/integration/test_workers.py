@@ -16,11 +16,11 @@ import orjson
 import pytest
 from attrs import define, field
 
-from tests.support.http_server import serve_workers
-from tests.support.process import ServerProcess, run
-from tests.support.raw_http import META, REVISION, RawClient, RawResponse
-from tests.support.server_fixture import HANDSHAKE
-from tests.support.services import need_redis, unique_name
+from tests.lab.peers.raw_http import META, REVISION, RawClient, RawResponse
+from tests.lab.places.services import need_redis, unique_name
+from tests.lab.servers.fixture import HANDSHAKE
+from tests.lab.servers.http_server import serve_workers
+from tests.lab.servers.process import ServerProcess, run
 
 APP = """
 import asyncio

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop import tour
-from tests.support.http_server import serve_http
-from tests.support.leaks import ResourceSnapshot
-from tests.support.process import PATIENCE, command
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, command
 
 
 @pytest.fixture

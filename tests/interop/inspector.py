@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from tests.support import node
-from tests.support.process import PATIENCE
+from tests.lab.programs import node
+from tests.lab.servers.process import PATIENCE
 
 CLIENTS = Path("@modelcontextprotocol/inspector/clients")
 LAUNCHER = CLIENTS / "launcher/build/index.js"

@@ -25,9 +25,9 @@ from mcp import Client
 from mcp_types import ElicitResult, TextContent
 
 from foundation_rt.client import connect
-from tests.support import node
-from tests.support.http_server import serve_workers
-from tests.support.process import ServerProcess
+from tests.lab.programs import node
+from tests.lab.servers.http_server import serve_workers
+from tests.lab.servers.process import ServerProcess
 
 HERE = Path(__file__).parent
 WORKERS = 4

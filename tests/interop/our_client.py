@@ -17,7 +17,7 @@ from foundation_rt.client import (
     connect,
 )
 from tests.interop import tour
-from tests.support.process import PATIENCE
+from tests.lab.servers.process import PATIENCE
 
 CORRELATION_ID = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 

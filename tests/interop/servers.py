@@ -16,9 +16,9 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.support import node
-from tests.support.http_server import free_port
-from tests.support.process import PATIENCE, Hanging, environment
+from tests.lab.programs import node
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import PATIENCE, Hanging, environment
 
 HERE = Path(__file__).parent
 

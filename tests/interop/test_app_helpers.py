@@ -9,8 +9,8 @@ import pytest
 
 from foundation_rt.client import APPS, App, AppCsp, StdioServer, connect
 from tests.interop.servers import HERE
-from tests.support import node
-from tests.support.process import PATIENCE, command, environment
+from tests.lab.programs import node
+from tests.lab.servers.process import PATIENCE, command, environment
 
 URI = "ui://orders/table"
 EXTENSION = "io.modelcontextprotocol/ui"

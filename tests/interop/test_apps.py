@@ -12,9 +12,9 @@ from attrs import frozen
 from playwright.sync_api import Browser, expect
 
 from tests.host.page.test_chat import field
-from tests.support import node
-from tests.support.chromium import chromium, shot, watched_page
-from tests.support.host_process import HostProcess, host_process
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.pages.chromium import chromium, shot, watched_page
+from tests.lab.programs import node
 
 FOLDER = Path(__file__).parent
 

@@ -26,20 +26,20 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from foundation_rt.client import LoginRequest, MemoryTokenStore, OAuth, StdioServer, connect
-from tests.support import node, python_environment
-from tests.support.gateway import serve_gateway
-from tests.support.host_process import host_process
-from tests.support.http_server import free_port
-from tests.support.identity_provider import (
+from tests.lab.host.process import host_process
+from tests.lab.login.browser import browser_of, walk
+from tests.lab.login.client import CALLBACK
+from tests.lab.login.identity_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
     IdentityProviderFake,
     running_provider,
 )
-from tests.support.login_browser import browser_of, walk
-from tests.support.login_client import CALLBACK
-from tests.support.login_server import serving
-from tests.support.process import PATIENCE, command, environment
+from tests.lab.login.server import serving
+from tests.lab.programs import node, python_environment
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import PATIENCE, command, environment
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"

@@ -22,8 +22,8 @@ from foundation_rt.client import Client, SampleResult, connect
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.transport import ClientMessage, Receiver
 from tests.interop import tour
-from tests.support import official_types
-from tests.support.process import PATIENCE
+from tests.lab.checks import official_types
+from tests.lab.servers.process import PATIENCE
 
 STATELESS = "2026-07-28"
 NEVER_SENT = {"notifications/progress", "notifications/roots/list_changed", "answer to ping"}

@@ -32,7 +32,7 @@ from foundation_rt.client import (
     connect,
 )
 from tests.interop import servers
-from tests.support.process import PATIENCE
+from tests.lab.servers.process import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

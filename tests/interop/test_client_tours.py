@@ -11,8 +11,8 @@ from foundation_rt import Text
 from foundation_rt.cli.apps import load_app
 from foundation_rt.client import StdioServer, ToolCallError, blocking, connect
 from tests.interop import our_client, servers, tour
-from tests.support.http_server import serve_http
-from tests.support.process import command
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import command
 
 OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
 OURS = "interop"

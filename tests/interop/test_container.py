@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_server import free_port
-from tests.support.python_environment import UV
+from tests.lab.programs.python_environment import UV
+from tests.lab.servers.http_server import free_port
 
 ROOT = Path(__file__).parents[2]
 BUILD_PATIENCE = 600.0

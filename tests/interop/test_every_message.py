@@ -15,8 +15,8 @@ import pytest
 from attrs import define, field
 from mcp_types import methods
 
-from tests.support import official_types
-from tests.support.process import ServerProcess, command, environment
+from tests.lab.checks import official_types
+from tests.lab.servers.process import ServerProcess, command, environment
 
 APP = Path(__file__).parent / "app.py"
 STATELESS = "2026-07-28"

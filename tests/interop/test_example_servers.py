@@ -24,8 +24,8 @@ import pytest
 from attrs import frozen
 
 from tests.interop import inspector
-from tests.support import node, python_environment
-from tests.support.process import ServerProcess, command, environment
+from tests.lab.programs import node, python_environment
+from tests.lab.servers.process import ServerProcess, command, environment
 
 PROGRAMS = Path(__file__).parent / "peers"
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

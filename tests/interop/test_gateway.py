@@ -37,9 +37,9 @@ from tests.interop.test_client_npm import (
     test_what_comes_unasked,
 )
 from tests.interop.test_tours import _run, _typescript
-from tests.support.gateway import serve_gateway
-from tests.support.http_server import serve_http
-from tests.support.process import command, environment
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import command, environment
 
 __all__ = [
     "test_a_page_to_visit",

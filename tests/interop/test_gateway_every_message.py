@@ -18,7 +18,7 @@ from tests.interop.test_every_message import (
     test_in_the_stateless_mode,
 )
 from tests.interop.test_gateway import bridge
-from tests.support.process import ServerProcess, command, environment
+from tests.lab.servers.process import ServerProcess, command, environment
 
 __all__ = ["test_in_the_handshake_mode", "test_in_the_stateless_mode"]
 

@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from foundation_rt.client import StdioServer, connect
-from tests.support.gateway import serve_gateway
-from tests.support.process import command
+from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.process import command
 
 
 @pytest.fixture

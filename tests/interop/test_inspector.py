@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.interop import inspector, tour
-from tests.support.process import PATIENCE, command
+from tests.lab.servers.process import PATIENCE, command
 
 _EXAMPLES = find_spec("foundation_rt.apps.examples")
 SERVERS = [

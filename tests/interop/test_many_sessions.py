@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.many_sessions import Report, run
-from tests.support.sizes import size
+from tests.lab.sizes import size
 
 SESSIONS = size(8, 25)
 

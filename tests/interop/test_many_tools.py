@@ -10,7 +10,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import TextContent
 
 from tests.interop import inspector
-from tests.support.process import command, environment
+from tests.lab.servers.process import command, environment
 
 APP = """
 from foundation_rt import Server

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.interop import inspector
-from tests.support.process import PATIENCE
+from tests.lab.servers.process import PATIENCE
 
 Do = Callable[..., Any]
 

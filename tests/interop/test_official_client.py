@@ -20,7 +20,7 @@ from attrs import define
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
-from tests.support.process import PATIENCE, decode_text, environment
+from tests.lab.servers.process import PATIENCE, decode_text, environment
 
 TYPED_APP = '''
 from __future__ import annotations

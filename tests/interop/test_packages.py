@@ -17,10 +17,10 @@ from foundation_rt.base.mcp_json import ServerFile
 from foundation_rt.client.connecting import connect
 from foundation_rt.client.targets import server_of
 from foundation_rt.version import __version__
-from tests.support import node
-from tests.support.process import PATIENCE, command, environment
-from tests.support.python_environment import UV
-from tests.support.services import need_registry
+from tests.lab.places.services import need_registry
+from tests.lab.programs import node
+from tests.lab.programs.python_environment import UV
+from tests.lab.servers.process import PATIENCE, command, environment
 
 ROOT = Path(__file__).parents[2]
 SCHEMA_URL = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"

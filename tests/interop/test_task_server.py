@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import ResourceUpdatedNotification, TextContent, TextResourceContents
 
-from tests.support.process import environment
+from tests.lab.servers.process import environment
 from tests.task_server.app.servers import TASK, Database, serving
 
 PATIENCE = 60.0

@@ -14,9 +14,9 @@ from mcp import StdioServerParameters
 from mcp.client.sse import sse_client
 
 from tests.interop import python_client, tour
-from tests.support import node
-from tests.support.http_server import serve_http
-from tests.support.process import PATIENCE, command, environment
+from tests.lab.programs import node
+from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.process import PATIENCE, command, environment
 
 HERE = Path(__file__).parent
 STDIO = command("serve", str(tour.APP))

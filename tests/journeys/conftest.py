@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journey import Journey
-from tests.support.python_environment import UV
+from tests.lab.programs.journey import Journey
+from tests.lab.programs.python_environment import UV
 from tests.trace import ROOT
 
 

@@ -8,9 +8,9 @@ from playwright.sync_api import expect
 from foundation_rt.base.mcp_json import ServerFile
 from foundation_rt.client import blocking
 from foundation_rt.client.targets import server_of
-from tests.support.chromium import chromium, shot, watched_page
-from tests.support.journey import Journey
-from tests.support.pages import GUIDES
+from tests.lab.pages.chromium import chromium, shot, watched_page
+from tests.lab.programs.guides import GUIDES
+from tests.lab.programs.journey import Journey
 
 FORECAST = {"city": "Oslo", "days": ["sunny"] * 3}
 

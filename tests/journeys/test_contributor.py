@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.chromium import chromium, shot, watched_page
-from tests.support.journey import Journey
-from tests.support.pages import README
-from tests.support.sizes import LONG
+from tests.lab.pages.chromium import chromium, shot, watched_page
+from tests.lab.programs.guides import README
+from tests.lab.programs.journey import Journey
+from tests.lab.sizes import LONG
 from tests.trace import ROOT
 
 pytestmark = pytest.mark.skipif(

@@ -24,15 +24,15 @@ from cryptography.hazmat.primitives.serialization import (
 from foundation_rt.client import blocking
 from tests.bounds import project
 from tests.journeys.programs import HEAD, PROGRAMS
-from tests.support import python_environment
-from tests.support.fake_models import KEY, running_models
-from tests.support.http_server import free_port
-from tests.support.oauth_world import running_world
-from tests.support.pages import GUIDES, README, blocks_of
-from tests.support.process import PATIENCE
-from tests.support.programs import end, home_at
-from tests.support.services import need_nats, need_redis, postgres_schema
-from tests.support.sizes import cases
+from tests.lab.login.oauth_world import running_world
+from tests.lab.models.fake_models import KEY, running_models
+from tests.lab.places.services import need_nats, need_redis, postgres_schema
+from tests.lab.programs import python_environment
+from tests.lab.programs.guides import GUIDES, README, blocks_of
+from tests.lab.programs.program import end, home_at
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import PATIENCE
+from tests.lab.sizes import cases
 from tests.trace import ROOT
 
 Extras = tuple[str, ...]

@@ -10,9 +10,9 @@ import pytest
 
 from foundation_rt.client import blocking
 from foundation_rt.client.errors import MCPError, ToolCallError
-from tests.support.http_server import free_port
-from tests.support.journey import Journey
-from tests.support.pages import GUIDES
+from tests.lab.programs.guides import GUIDES
+from tests.lab.programs.journey import Journey
+from tests.lab.servers.http_server import free_port
 
 SERVER = Path(__file__).with_name("library_server.py")
 FAUST = "9783150000014"

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.chromium import chromium
-from tests.support.http_server import free_port
-from tests.support.identity_provider import CLIENT_ID, CLIENT_SECRET, running_provider
-from tests.support.journey import Journey
-from tests.support.pages import GUIDES
-from tests.support.process import PATIENCE
-from tests.support.services import REQUIRED
+from tests.lab.login.identity_provider import CLIENT_ID, CLIENT_SECRET, running_provider
+from tests.lab.pages.chromium import chromium
+from tests.lab.places.services import REQUIRED
+from tests.lab.programs.guides import GUIDES
+from tests.lab.programs.journey import Journey
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import PATIENCE
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 WORKERS = 3

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support import node
-from tests.support.chromium import chromium, shot, watched_page
-from tests.support.fake_models import KEY, running_models
-from tests.support.http_server import free_port, serve_http
-from tests.support.journey import Journey
-from tests.support.pages import GUIDES
-from tests.support.sizes import LONG
+from tests.lab.models.fake_models import KEY, running_models
+from tests.lab.pages.chromium import chromium, shot, watched_page
+from tests.lab.programs import node
+from tests.lab.programs.guides import GUIDES
+from tests.lab.programs.journey import Journey
+from tests.lab.servers.http_server import free_port, serve_http
+from tests.lab.sizes import LONG
 from tests.trace import ROOT
 
 CALL = {"call": "weather__forecast", "arguments": {"city": "Oslo"}}

@@ -19,7 +19,7 @@ from foundation_rt.base.jsonschema.equality import are_different, identity
 from foundation_rt.base.jsonschema.interpreter import Decider
 from foundation_rt.base.jsonschema.issues import TOO_COMPLEX, UNEXPLAINED
 from foundation_rt.base.jsonschema.reachability import walk_states
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 BRANCHES = {
     "type": "object",

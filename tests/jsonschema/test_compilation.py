@@ -24,7 +24,7 @@ from foundation_rt.base.jsonschema.dialects import URIS
 from foundation_rt.base.jsonschema.formats import ENFORCED, predicate
 from foundation_rt.base.jsonschema.interpreter import Decider, explain
 from foundation_rt.errors import RegistrationError
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 WEATHER = {
     "type": "object",

@@ -11,7 +11,7 @@ import pytest
 
 from foundation_rt.base.jsonschema.compilation import MAX_DEFERRED, Validator, compile_schema
 from foundation_rt.base.jsonschema.issues import TOO_DEEP
-from tests.support.counting import generations
+from tests.lab.clock.counting import generations
 
 
 def schema_of(properties: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from foundation_rt.base.jsonschema.dialects import URIS
 from foundation_rt.base.jsonschema.equality import size
 from foundation_rt.base.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
 from foundation_rt.errors import RegistrationError
-from tests.support import sizes
+from tests.lab import sizes
 
 SEED = 11
 PAIRS = sizes.size(5_000, 100_000)

@@ -12,7 +12,7 @@ from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.base.jsonschema.header_params import HeaderParameter, header_parameters
 from foundation_rt.errors import RegistrationError
 from foundation_rt.features.signatures.constraints import Header
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 

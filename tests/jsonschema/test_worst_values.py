@@ -12,7 +12,7 @@ from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.base.jsonschema.dialects import ENFORCING, SHAPES_IN, URIS
 from foundation_rt.base.jsonschema.formats import ENFORCED
 from foundation_rt.base.jsonschema.issues import TOO_COMPLEX
-from tests.support.effort import steps_of
+from tests.lab.clock.effort import steps_of
 
 MIB = 2**20
 MOST = 4 * MAX_STEPS

@@ -23,7 +23,7 @@ from foundation_rt.base.logs.logger import MemorySink, StderrSink, StructuredLog
 from foundation_rt.base.logs.redaction import REDACTED, Redactor
 from foundation_rt.base.logs.traversal import CIRCULAR, UNREADABLE
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
-from tests.support.pipes import fill, pipe
+from tests.lab.programs.pipes import fill, pipe
 
 PATIENCE = 60.0  # seconds after which a test that waits has failed
 NOW = "2024-01-01T00:00:00.000Z"

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.logs.writer import BackgroundWriter
-from tests.support.pipes import fill, pipe
+from tests.lab.programs.pipes import fill, pipe
 
 PATIENCE = 60.0  # seconds after which a test that waits has failed
 

@@ -18,7 +18,7 @@ from foundation_rt.features.audit import AuditLog, _show
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.support.observed import call_everything, converse, make_server, refused
+from tests.lab.apps.observed import call_everything, converse, make_server, refused
 
 CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
 EVERYTHING = ["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]

@@ -18,9 +18,9 @@ from foundation_rt.base.files import try_lock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features import audit_file
 from foundation_rt.features.audit_file import AuditFile, check_path
-from tests.support import fork_server
-from tests.support.observed import call_everything, converse, make_server
-from tests.support.process import environment
+from tests.lab.apps.observed import call_everything, converse, make_server
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import environment
 
 PATIENCE = 60.0
 

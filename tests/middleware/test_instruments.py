@@ -23,8 +23,8 @@ from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.instruments import MAX_SERIES, OTHER
-from tests.support.asgi import visit
-from tests.support.process import environment
+from tests.lab.servers.asgi import visit
+from tests.lab.servers.process import environment
 
 PATIENCE = 60.0
 LONG = 20_000

@@ -21,9 +21,9 @@ from foundation_rt.kernel.effects import CallCompleted, ClientConnected, ClientD
 from foundation_rt.kernel.execution_limits import ResourceManager
 from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
-from tests.support.core import make_core
-from tests.support.observed import PATIENCE, call_everything, make_server
-from tests.support.process import environment
+from tests.lab.apps.observed import PATIENCE, call_everything, make_server
+from tests.lab.servers.core import make_core
+from tests.lab.servers.process import environment
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

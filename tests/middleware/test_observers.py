@@ -10,7 +10,7 @@ import pytest
 from foundation_rt import CompletedCall, RegistrationError, Server, ToolContext, UsageError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.observed import call_everything, converse, make_server, refused
+from tests.lab.apps.observed import call_everything, converse, make_server, refused
 
 
 def observed(server: Server, talk: Any = call_everything) -> list[CompletedCall]:

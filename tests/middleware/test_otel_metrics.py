@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from foundation_rt.features import otel_metrics
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.observed import PATIENCE, call_everything, converse, make_server
+from tests.lab.apps.observed import PATIENCE, call_everything, converse, make_server
 
 Points = dict[str, list[tuple[dict[str, Any], Any]]]
 

@@ -15,7 +15,7 @@ from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
-from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit
+from tests.lab.servers.asgi import JSON_HEADERS, META, REVISION, request, visit
 
 KEY = "0123456789abcdef-key"
 AUTHORIZED = {"host": "127.0.0.1", "x-api-key": KEY}

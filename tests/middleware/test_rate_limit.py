@@ -28,11 +28,11 @@ from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.answering_client import AnsweringClient
-from tests.support.core import make_core
-from tests.support.gate import Gate
-from tests.support.server_fixture import ServerFixture
-from tests.support.services import need_redis, unique_name
+from tests.lab.peers.answering_client import AnsweringClient
+from tests.lab.places.gate import Gate
+from tests.lab.places.services import need_redis, unique_name
+from tests.lab.servers.core import make_core
+from tests.lab.servers.fixture import ServerFixture
 
 DECIDED = Notify(b"decided")
 PATIENCE = 60.0

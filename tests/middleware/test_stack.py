@@ -22,9 +22,9 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.testing import ManualClock, TestClient
-from tests.support.engine_harness import EngineHarness, HeldHandler
-from tests.support.process import environment, serve
-from tests.support.virtual_loop import VirtualLoop, run_bounded
+from tests.lab.clock.virtual_loop import VirtualLoop, run_bounded
+from tests.lab.servers.engine import EngineHarness, HeldHandler
+from tests.lab.servers.process import environment, serve
 
 PATIENCE = 60.0
 

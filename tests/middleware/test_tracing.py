@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from foundation_rt import Server, ToolContext
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import TestClient
-from tests.support.engine_harness import EngineHarness, HeldHandler
-from tests.support.observed import call_everything, converse, make_server
+from tests.lab.apps.observed import call_everything, converse, make_server
+from tests.lab.servers.engine import EngineHarness, HeldHandler
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01"}

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient as StarletteClient
 from foundation_rt.apps.migration.migrate import NotPythonError, migrate_source
 from foundation_rt.cli.main import main
 from foundation_rt.testing import TestClient
-from tests.support.core import INITIALIZE
+from tests.lab.servers.core import INITIALIZE
 
 FASTMCP = '''\
 """Notes."""

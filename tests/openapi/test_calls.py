@@ -21,8 +21,8 @@ from foundation_rt.features.openapi.documents import OpenApiError
 from foundation_rt.features.openapi.operations import ApiOperation
 from foundation_rt.features.openapi.responses import ApiResponse, tool_error, tool_result
 from foundation_rt.testing import TestClient
-from tests.support.echo_api import EchoApi, echo_api
-from tests.support.http_server import free_port
+from tests.lab.peers.echo_api import EchoApi, echo_api
+from tests.lab.servers.http_server import free_port
 
 QUIET = {"logging": {"level": "error"}}
 

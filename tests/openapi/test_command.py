@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from foundation_rt.client import connect
-from tests.support.echo_api import EchoApi, echo_api
-from tests.support.process import ServerProcess, command, environment, run
+from tests.lab.peers.echo_api import EchoApi, echo_api
+from tests.lab.servers.process import ServerProcess, command, environment, run
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.0.3",

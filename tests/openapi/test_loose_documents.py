@@ -15,7 +15,7 @@ from foundation_rt.features.openapi.api import read_api
 from foundation_rt.features.openapi.responses import ApiResponse, resource_contents
 from foundation_rt.protocol.content import TextContents
 from foundation_rt.testing import TestClient
-from tests.support.echo_api import EchoApi, echo_api
+from tests.lab.peers.echo_api import EchoApi, echo_api
 
 QUIET = {"logging": {"level": "error"}}
 

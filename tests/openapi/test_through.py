@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolError
 from foundation_rt.testing import TestClient
-from tests.support.echo_api import EchoApi, echo_api
-from tests.support.sizes import examples
+from tests.lab.peers.echo_api import EchoApi, echo_api
+from tests.lab.sizes import examples
 
 STYLES = {
     "path": ("simple", "label", "matrix"),

@@ -18,8 +18,8 @@ from foundation_rt.agents.ledger.encoder import (
     is_agent_id,
 )
 from foundation_rt.agents.ledger.types import Envelope, MessageType
-from tests.support.envelopes import envelopes, mutations
-from tests.support.sizes import examples
+from tests.lab.agents.envelopes import envelopes, mutations
+from tests.lab.sizes import examples
 
 thorough = settings(max_examples=examples(500))
 

@@ -1,16 +1,12 @@
 """The client with a server that misbehaves, in random histories.
 
-The server runs a script (tests/support/misbehaving_script.py) behind a transport that can be lost,
-become congested and refuse to open. Time moves only by a rule of the machine. Every call carries
-the acts that answer it; the script has the acts of all else: the probe, the handshake, the lists.
-
-The invariants:
-
-* No call outlasts its deadline.
-* A call ends with its own response (each carries a nonce), with an `MCPError`, or cancelled.
-* An error never says that a call did not run if the server has received the call.
-* The server receives no call twice that must not run twice.
-* There is one transport at a time; after the end there is no task, no timer and no transport.
+The server runs a script (tests/lab/peers/misbehaving_script.py) behind a transport that can be
+lost, become congested and refuse to open. Time moves only by a rule of the machine. Every call
+carries the acts that answer it; the script has the acts of all else: the probe, the handshake, the
+lists.  The invariants:  * No call outlasts its deadline. * A call ends with its own response (each
+carries a nonce), with an `MCPError`, or cancelled. * An error never says that a call did not run if
+the server has received the call. * The server receives no call twice that must not run twice. *
+There is one transport at a time; after the end there is no task, no timer and no transport.
 """
 
 from __future__ import annotations
@@ -40,17 +36,17 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.results.results import CallResult
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.misbehaving_script import Act
-from tests.support.misbehaving_strategies import (
+from tests.lab.clock.virtual_loop import VirtualLoop
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.misbehaving_strategies import (
     acts_at_a_point,
     acts_of_a_call,
     asks_again,
     in_memory,
     may_refuse,
 )
-from tests.support.misbehaving_transport import MemoryHarness
-from tests.support.sizes import examples
-from tests.support.virtual_loop import VirtualLoop
+from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.sizes import examples
 
 CONNECT_TIMEOUT = 6.0
 HANDLER_TIMEOUT = 3.0

@@ -48,9 +48,9 @@ from foundation_rt.kernel.effects import Abort, CallCompleted, Reply
 from foundation_rt.kernel.engine.connection import Connection
 from foundation_rt.kernel.engine.executor import Engine
 from foundation_rt.kernel.execution_limits import ResourceManager
-from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
-from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture
-from tests.support.sizes import examples
+from tests.lab.clock.fake_scheduler import FakeScheduler, HeldWorkers
+from tests.lab.servers.fixture import COMPLETED, HANDSHAKE, ServerFixture
+from tests.lab.sizes import examples
 
 SLOTS = 3
 TIMEOUT_MS = 1000

@@ -31,8 +31,8 @@ from foundation_rt.base.config.settings import (
 from foundation_rt.base.jsonschema import compilation
 from foundation_rt.kernel.registry import tools as registered_tools
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from tests.support.server_fixture import COMPLETED, HANDSHAKE, ServerFixture, ServerPeer
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.servers.fixture import COMPLETED, HANDSHAKE, ServerFixture, ServerPeer
 
 CONNECTION_ID = "00000000-0000-4000-a000-000000000001"
 

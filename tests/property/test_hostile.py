@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.hostile_bytes import assert_survived, feed_in_pieces, one_rig, rig
-from tests.support.server_fixture import HANDSHAKE
-from tests.support.sizes import examples
+from tests.lab.servers.fixture import HANDSHAKE
+from tests.lab.sizes import examples
+from tests.lab.values.hostile_bytes import assert_survived, feed_in_pieces, one_rig, rig
 
 thorough = settings(max_examples=examples(300))
 sizes = st.lists(st.integers(1, 300), max_size=6)

@@ -21,8 +21,8 @@ from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.subscriptions.methods import subscriptions_of
 from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication
-from tests.support.asgi import META, REVISION, Visit, post, request, visit
-from tests.support.sizes import examples
+from tests.lab.servers.asgi import META, REVISION, Visit, post, request, visit
+from tests.lab.sizes import examples
 
 KEYS = {"alice": "a" * 16, "bob": "b" * 16}
 CONFIG = ServerConfig(

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.protocol.framing import LineReader, LineTooLong
-from tests.support.counting import CallCounter
+from tests.lab.clock.counting import CallCounter
 
 LIMIT = 16
 

@@ -39,7 +39,7 @@ from foundation_rt.protocol.revisions import (
     VARYING_MEMBERS,
     VERSION_KEY,
 )
-from tests.support.core import make_core, replies, request
+from tests.lab.servers.core import make_core, replies, request
 
 ROOT = Path(__file__).parents[2] / "foundation_rt"
 NEWEST = STATELESS_REVISIONS[-1]

@@ -14,7 +14,7 @@ from attrs import define
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ExecutionMode
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 if TYPE_CHECKING:
     from nowhere import Missing

@@ -26,8 +26,8 @@ from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.protocol.tool_annotations import ToolAnnotations
-from tests.support.core import make_core, request
-from tests.support.counting import CallCounter, generations
+from tests.lab.clock.counting import CallCounter, generations
+from tests.lab.servers.core import make_core, request
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

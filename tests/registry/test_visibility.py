@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Principal, RegistrationError, Server, ToolDefinition, UsageError
-from tests.support.server_fixture import ServerFixture, ServerPeer
+from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 ANN, BEN = Principal("ann", frozenset(("admin",))), Principal("ben")
 CHANGED = "notifications/tools/list_changed"

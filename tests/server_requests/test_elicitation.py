@@ -10,7 +10,7 @@ from foundation_rt.errors import UsageError
 from foundation_rt.features.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
 from foundation_rt.features.server_requests.errors import ClientCapabilityError, InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms
-from tests.support.peers import peer
+from tests.lab.peers.clients import peer
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORM = Elicit("Who?", NAME)

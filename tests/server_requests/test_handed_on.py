@@ -17,10 +17,10 @@ from foundation_rt.features.server_requests.errors import InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.server_requests.handed_on import HandedOn
 from foundation_rt.features.server_requests.open_requests import open_requests
-from tests.support.answering_client import AnsweringClient, value_of
-from tests.support.asgi import open_session
-from tests.support.peers import ABLE, peer
-from tests.support.server_fixture import ServerFixture
+from tests.lab.peers.answering_client import AnsweringClient, value_of
+from tests.lab.peers.clients import ABLE, peer
+from tests.lab.servers.asgi import open_session
+from tests.lab.servers.fixture import ServerFixture
 
 SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"
 TEXT = {"type": "text", "text": "hi", "unknown": {"a": [1, None]}}

@@ -10,7 +10,7 @@ from foundation_rt.features.server_requests.errors import ClientCapabilityError,
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.server_requests.roots import Root, Roots
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.peers import peer
+from tests.lab.peers.clients import peer
 
 
 @pytest.mark.rule("ASK-01", "ASK-21")

@@ -23,7 +23,7 @@ from foundation_rt.features.server_requests.round_trips import (
     MultiRoundTrip,
     missing_in,
 )
-from tests.support.peers import peer
+from tests.lab.peers.clients import peer
 
 KEY = bytes(32)
 CALL = state_scope("tools/call", "book", {}, None)

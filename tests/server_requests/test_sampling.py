@@ -20,7 +20,7 @@ from foundation_rt.features.server_requests.sampling import (
 )
 from foundation_rt.protocol.content import Audio, Image, ResourceLink, Text
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.peers import peer
+from tests.lab.peers.clients import peer
 
 USE = ToolUse("u1", "weather", {"city": "Oslo"}, {"kept": True})
 TOOL = ToolDefinition("weather", "Tells it.", {"type": "object"})

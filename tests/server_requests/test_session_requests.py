@@ -30,8 +30,8 @@ from foundation_rt.base.principal_shares import Limit, Quota
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.open_requests import SessionRequests, open_requests
 from foundation_rt.features.server_requests.requests import PreparedRequest
-from tests.support.answering_client import AnsweringClient, accepted, value_of
-from tests.support.server_fixture import ServerFixture
+from tests.lab.peers.answering_client import AnsweringClient, accepted, value_of
+from tests.lab.servers.fixture import ServerFixture
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 Test = Callable[[ServerFixture], Coroutine[Any, Any, None]]

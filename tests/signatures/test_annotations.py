@@ -14,7 +14,7 @@ from attrs import define
 
 from foundation_rt import Server
 from foundation_rt.errors import RegistrationError
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 
 @define

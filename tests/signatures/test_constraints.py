@@ -12,7 +12,7 @@ from attrs import define
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
 from foundation_rt.features.signatures.constraints import Constraints
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 
 def schema_of(hint: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.features.signatures.constraints import Constraints
-from tests.support.signatures import arrived, tool_of
+from tests.lab.apps.signatures import arrived, tool_of
 
 LIMIT = 2**53
 

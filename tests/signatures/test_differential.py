@@ -23,8 +23,8 @@ from typing_extensions import TypedDict
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.protocol.plain_values import write_json
-from tests.support.signatures import derive_tool
-from tests.support.sizes import examples
+from tests.lab.apps.signatures import derive_tool
+from tests.lab.sizes import examples
 
 VALUES = 20
 ID = "12345678-1234-5678-1234-567812345678"

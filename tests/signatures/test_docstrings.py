@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.features.signatures.docstrings import parse_docstring
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 GOOGLE = """Forecast for a city.
 

@@ -17,7 +17,7 @@ from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
 from foundation_rt.protocol.content import Text, ToolResult
 from foundation_rt.protocol.plain_values import write_json
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 
 class Color(enum.Enum):

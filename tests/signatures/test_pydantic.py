@@ -28,8 +28,8 @@ from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
 from foundation_rt.features.signatures.constraints import Constraints
 from foundation_rt.protocol.plain_values import write_json
 from foundation_rt.testing import TestClient
-from tests.support.signatures import arrived, derive_tool, tool_of
-from tests.support.sizes import examples
+from tests.lab.apps.signatures import arrived, derive_tool, tool_of
+from tests.lab.sizes import examples
 
 T = TypeVar("T")
 

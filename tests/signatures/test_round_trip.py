@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.base.jsonschema.compilation import compile_schema
-from tests.support.signatures import derive_tool
-from tests.support.sizes import examples
+from tests.lab.apps.signatures import derive_tool
+from tests.lab.sizes import examples
 
 
 class Color(enum.Enum):

@@ -44,7 +44,7 @@ from attrs import define, field
 
 from foundation_rt.errors import RegistrationError
 from foundation_rt.features.signatures.constraints import Constraints
-from tests.support.signatures import derive_tool
+from tests.lab.apps.signatures import derive_tool
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.features.signatures.constraints import ByName, Constraints
 from foundation_rt.protocol.plain_values import write_json
-from tests.support.signatures import arrived, derive_tool, tool_of
-from tests.support.sizes import examples
+from tests.lab.apps.signatures import arrived, derive_tool, tool_of
+from tests.lab.sizes import examples
 
 T = TypeVar("T")
 U = TypeVar("U", bound=int)

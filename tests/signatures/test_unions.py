@@ -14,7 +14,7 @@ from attrs import define
 from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.features.signatures.constraints import Constraints
-from tests.support.signatures import arrived, derive_tool, tool_of
+from tests.lab.apps.signatures import arrived, derive_tool, tool_of
 
 
 class Color(enum.Enum):

@@ -30,7 +30,7 @@ from foundation_rt.base.jsonschema.compilation import compile_schema
 from foundation_rt.errors import RegistrationError
 from foundation_rt.protocol.plain_values import write_json
 from foundation_rt.testing import TestClient
-from tests.support.signatures import arrived, derive_tool, tool_of
+from tests.lab.apps.signatures import arrived, derive_tool, tool_of
 
 T = TypeVar("T")
 

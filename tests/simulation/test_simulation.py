@@ -10,12 +10,12 @@ from collections.abc import Callable
 import orjson
 import pytest
 
+from tests.lab.sizes import examples, size
 from tests.simulation import plants
 from tests.simulation.accounts import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.runner import digest_of, run_some, tell
 from tests.simulation.simulator import Simulator
-from tests.support.sizes import examples, size
 
 SEEDS = size(examples(1_500), 30_000)
 PATIENCE = 3_000.0

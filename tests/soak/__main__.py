@@ -27,7 +27,7 @@ import orjson
 from attrs import asdict, define, field
 
 from bench.over_http import Server as Model
-from tests.support.process import environment
+from tests.lab.servers.process import environment
 
 from .app import server as app
 from .clients import Clients, running

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from tests.support.process import PATIENCE
+from tests.lab.servers.process import PATIENCE
 
 from .processes import Watched
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 from attrs import define, field, frozen
 
 from bench.over_http import wait_until_listening
-from tests.support.process import PATIENCE, environment
+from tests.lab.servers.process import PATIENCE, environment
 
 SETTINGS = {"resources.max_concurrent_executions": 256, "tools.cancel_grace_ms": 0}
 _RECORD = b'"message":"tool call completed"'

@@ -12,7 +12,7 @@ import pytest
 if sys.platform != "win32":
     pytest.skip("there are consoles on Windows alone", allow_module_level=True)
 
-from tests.support.windows_console import WindowsConsole
+from tests.lab.programs.windows_console import WindowsConsole
 
 APP = """
 from foundation_rt import Server, ToolContext

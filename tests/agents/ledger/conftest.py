@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from foundation_rt.base.clock import ManualClock
-from tests.support.coordinators import CoordinatorHarness, harness_of
+from tests.lab.agents.coordinators import CoordinatorHarness, harness_of
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
-from tests.support.aacp_peer import Part, Peers, wait_for
-from tests.support.coordinators import attach
-from tests.support.services import postgres_schema
+from tests.lab.agents.coordinators import attach
+from tests.lab.agents.processes import Part, Peers, wait_for
+from tests.lab.places.services import postgres_schema
 
 limits = st.builds(AgentLimits, st.just(1), st.integers(1, 9), st.sampled_from((1, 50, 1_000)))
 

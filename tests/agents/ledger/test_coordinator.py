@@ -28,10 +28,10 @@ from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError
 from foundation_rt.base.abort import AbortSignal
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
-from tests.support.coordinators import CoordinatorHarness, record_of, run, status_of
-from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackNetwork, LoopbackTransport
-from tests.support.sizes import examples
+from tests.lab.agents.coordinators import CoordinatorHarness, record_of, run, status_of
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.agents.loopback import LoopbackNetwork, LoopbackTransport
+from tests.lab.sizes import examples
 
 
 async def echo(message: AgentMessage, context: AgentContext) -> Any:

@@ -29,9 +29,9 @@ from foundation_rt.agents.ledger.ownership import is_request_id
 from foundation_rt.agents.ledger.rules import read_response, response_payload
 from foundation_rt.agents.ledger.types import Envelope, MessageType, RequestState
 from foundation_rt.base.exact_json import loads
-from tests.support import wire as schemas
-from tests.support.envelopes import MEMBERS, envelopes, json_values, mutations, times
-from tests.support.sizes import examples
+from tests.lab.agents.envelopes import MEMBERS, envelopes, json_values, mutations, times
+from tests.lab.checks import wire as schemas
+from tests.lab.sizes import examples
 
 MESSAGE_ID = "00000000-0000-4000-8000-000000000001"
 TIME = "2024-01-15T10:30:00.000Z"

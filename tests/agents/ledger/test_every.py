@@ -17,10 +17,10 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.stores.memory_usage import MemoryLimits
 from foundation_rt.errors import ErrorCode, ToolError, UsageError
-from tests.support.coordinators import CoordinatorHarness, run, status_of
-from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackNetwork, LoopbackTransport
-from tests.support.sizes import examples
+from tests.lab.agents.coordinators import CoordinatorHarness, run, status_of
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.agents.loopback import LoopbackNetwork, LoopbackTransport
+from tests.lab.sizes import examples
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -15,9 +15,9 @@ import pytest
 from attrs import define, field
 
 from foundation_rt.agents.ledger.types import TERMINAL, RequestRecord, RequestState
-from tests.support.aacp_peer import Part, Peers, answer, make_store
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.agents.processes import Part, Peers, answer, make_store
+from tests.lab.places.services import postgres_schema
+from tests.lab.sizes import size
 
 CYCLES = 3 if sys.platform == "win32" else size(6, 50)  # Wine takes seconds to start a process
 REQUESTS = 400

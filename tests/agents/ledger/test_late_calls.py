@@ -21,9 +21,9 @@ from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.errors import ErrorCode, StructuredError, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
-from tests.support.coordinators import record_of, status_of
-from tests.support.faulty_store import FaultyStore
-from tests.support.server_fixture import ServerFixture, ServerPeer
+from tests.lab.agents.coordinators import record_of, status_of
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 Tool = Callable[[dict[str, Any], ToolContext], Any]
 

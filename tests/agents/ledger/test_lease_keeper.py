@@ -19,8 +19,8 @@ from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.base.clock import SystemClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
-from tests.support.coordinators import attach
-from tests.support.services import postgres_schema
+from tests.lab.agents.coordinators import attach
+from tests.lab.places.services import postgres_schema
 
 LEASE_MS = 2_000
 PATIENCE = 60.0

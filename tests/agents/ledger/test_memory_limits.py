@@ -43,8 +43,8 @@ from tests.agents.stores.contract import (
     incoming,
     outgoing,
 )
-from tests.support.coordinators import CoordinatorHarness
-from tests.support.faulty_store import FaultyStore
+from tests.lab.agents.coordinators import CoordinatorHarness
+from tests.lab.agents.faulty_store import FaultyStore
 
 pytestmark = pytest.mark.rule("AACP-49")
 

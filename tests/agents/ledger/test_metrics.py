@@ -20,7 +20,7 @@ from foundation_rt.base.config.feature_sections import TelemetrySection
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
-from tests.support.faulty_store import FaultyStore
+from tests.lab.agents.faulty_store import FaultyStore
 
 PATIENCE = 60.0
 

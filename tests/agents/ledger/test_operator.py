@@ -16,7 +16,7 @@ from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import UsageError
-from tests.support.faulty_store import FaultyStore
+from tests.lab.agents.faulty_store import FaultyStore
 
 PATIENCE = 60.0
 

@@ -22,8 +22,8 @@ from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, outcome_writes
 from tests.agents.stores.contract import LEASE, NOW, TTL, completion, incoming
-from tests.support.postgres_proxy import PostgresProxy, ProxyFault, postgres_proxy
-from tests.support.services import postgres_schema
+from tests.lab.places.postgres_proxy import PostgresProxy, ProxyFault, postgres_proxy
+from tests.lab.places.services import postgres_schema
 
 pytestmark = pytest.mark.rule("AACP-07")
 

@@ -26,8 +26,8 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.protocol.principal import Principal, identity_of
-from tests.support.coordinators import CoordinatorHarness, record_of, status_of
-from tests.support.loopback import LoopbackNetwork
+from tests.lab.agents.coordinators import CoordinatorHarness, record_of, status_of
+from tests.lab.agents.loopback import LoopbackNetwork
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=True)

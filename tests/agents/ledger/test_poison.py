@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.agents.ledger.test_killed import expected, outcome, place
-from tests.support.aacp_peer import Part, Peers, records_of
+from tests.lab.agents.processes import Part, Peers, records_of
 
 MAX_STARTS = 3
 IDS = [f"r{number}" for number in range(8)]

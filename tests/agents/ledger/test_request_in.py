@@ -38,11 +38,11 @@ from foundation_rt.base.logs.logger import MemorySink
 from foundation_rt.errors import ToolError, UsageError
 from foundation_rt.protocol.principal import Principal
 from tests.agents.ledger.test_node import Bench
-from tests.support import fork_server
-from tests.support.aacp_peer import Part, Peers, records_of, wait_for
-from tests.support.coordinators import attach, status_of
-from tests.support.services import need_nats, postgres_schema, unique_name
-from tests.support.sizes import size
+from tests.lab.agents.coordinators import attach, status_of
+from tests.lab.agents.processes import Part, Peers, records_of, wait_for
+from tests.lab.places.services import need_nats, postgres_schema, unique_name
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 
 PATIENCE = 60.0
 

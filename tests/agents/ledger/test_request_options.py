@@ -13,9 +13,9 @@ from foundation_rt.agents.ledger.request_options import ExecutionRetries
 from foundation_rt.agents.ledger.types import Outcome, RequestState
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
-from tests.support.coordinators import CoordinatorHarness, record_of, status_of
-from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackNetwork
+from tests.lab.agents.coordinators import CoordinatorHarness, record_of, status_of
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.agents.loopback import LoopbackNetwork
 
 
 class Recorder:

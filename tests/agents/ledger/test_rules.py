@@ -36,7 +36,7 @@ from foundation_rt.agents.ledger.types import (
     RequestState,
 )
 from foundation_rt.errors import ErrorCode
-from tests.support.envelopes import json_values
+from tests.lab.agents.envelopes import json_values
 
 SENT, HELD, DELAYED, RECEIVED, CLAIMED, COMPLETED, FAILED = RequestState
 TAKE, PASS_OVER, STOP = Claimability

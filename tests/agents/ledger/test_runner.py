@@ -23,8 +23,8 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import outgoing
-from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import LoopbackNetwork, LoopbackTransport
+from tests.lab.agents.faulty_store import FaultyStore
+from tests.lab.agents.loopback import LoopbackNetwork, LoopbackTransport
 
 
 async def nothing() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from foundation_rt.agents.ledger.types import Outcome
 from tests.agents.ledger.test_killed import place
-from tests.support.aacp_peer import Part, Peers, records_of, wait_for
-from tests.support.sizes import size
+from tests.lab.agents.processes import Part, Peers, records_of, wait_for
+from tests.lab.sizes import size
 
 KILLS = size(2, 20)
 RUNS = size(2, 4)

@@ -20,7 +20,7 @@ from foundation_rt.agents.ledger.session_manager import (
     record_arrival,
     record_local_arrival,
 )
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 INCARNATION = 0
 

@@ -15,7 +15,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import MissingExtraError, UsageError
-from tests.support.process import command, environment
+from tests.lab.servers.process import command, environment
 
 pytestmark = pytest.mark.rule("AACP-47")
 

@@ -12,8 +12,8 @@ from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.stores.postgres.adapter import PostgresAACPPersistenceAdapter
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.services import postgres_schema
+from tests.lab.sizes import size
 
 PROCESSES, REQUESTS = 3, 2
 ROUNDS = size(30, 1_000)

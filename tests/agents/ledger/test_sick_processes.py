@@ -23,10 +23,10 @@ import pytest
 
 from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
-from tests.support.aacp_peer import PATIENCE, Part, Peers, records_of, wait_for
-from tests.support.cable import Cable, cable
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.agents.processes import PATIENCE, Part, Peers, records_of, wait_for
+from tests.lab.places.cable import Cable, cable
+from tests.lab.places.services import postgres_schema
+from tests.lab.sizes import size
 
 REQUESTS = size(900, 8_000)
 FILE_REQUESTS = size(400, 1_500)

@@ -16,8 +16,8 @@ from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.agents.stores.sqlite.ledger_clock import MachineClocks
 from foundation_rt.base.clock import SystemClock
-from tests.support.coordinators import attach
-from tests.support.services import postgres_schema
+from tests.lab.agents.coordinators import attach
+from tests.lab.places.services import postgres_schema
 
 LEASE_MS = 1_500
 PATIENCE = 60.0

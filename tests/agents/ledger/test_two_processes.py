@@ -13,9 +13,9 @@ import pytest
 from attrs import evolve
 
 from tests.agents.ledger.test_killed import expected, outcome
-from tests.support.aacp_peer import Part, Peers, records_of, wait_for
-from tests.support.services import need_nats, postgres_schema, unique_name
-from tests.support.sizes import size
+from tests.lab.agents.processes import Part, Peers, records_of, wait_for
+from tests.lab.places.services import need_nats, postgres_schema, unique_name
+from tests.lab.sizes import size
 
 REQUESTS = size(800, 10_000)
 IN_FLIGHT = 200

@@ -12,7 +12,7 @@ from foundation_rt.agents.ledger.errors import OutcomeUnknownError
 from foundation_rt.agents.ledger.runner import Waiters
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.base.clock import ManualClock
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
 
 TIMEOUTS = st.sampled_from([0.5, 1.0, 3.0, None])
 CALLERS = st.tuples(st.integers(0, 8), TIMEOUTS, st.sampled_from([0.25, 0.75, 2.0, None]))

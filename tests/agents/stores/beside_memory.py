@@ -65,7 +65,7 @@ from tests.agents.stores.contract import (
     uuid_of,
     without_payload,
 )
-from tests.support.sizes import size
+from tests.lab.sizes import size
 
 Place = Callable[[], AbstractContextManager[MakeAdapter]]
 Ask = Callable[[AACPPersistenceAdapter], Coroutine[Any, Any, Any]]

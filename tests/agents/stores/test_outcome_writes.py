@@ -11,7 +11,7 @@ import pytest
 from foundation_rt import AgentContext, AgentCoordinatorV2, AgentMessage
 from foundation_rt.agents import PostgresAACPPersistenceAdapter, RequestFailedError
 from foundation_rt.errors import UsageError
-from tests.support.services import postgres_schema
+from tests.lab.places.services import postgres_schema
 
 pytestmark = pytest.mark.rule("AACP-05")
 

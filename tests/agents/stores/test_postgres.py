@@ -51,9 +51,9 @@ from tests.agents.stores.contract import (
     outgoing,
 )
 from tests.agents.stores.schedule_contract import SharedScheduleContract
-from tests.support import fork_server
-from tests.support.services import emptied_postgres_schema, postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.services import emptied_postgres_schema, postgres_schema
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.agents.stores.postgres import arrays
-from tests.support.services import need_postgres
-from tests.support.sizes import examples
+from tests.lab.places.services import need_postgres
+from tests.lab.sizes import examples
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 characters = st.characters(exclude_categories=("Cs",), exclude_characters="\0")

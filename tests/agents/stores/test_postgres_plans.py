@@ -21,9 +21,9 @@ from foundation_rt.agents.ledger.request_options import RequestOptions
 from foundation_rt.agents.ledger.types import Claiming
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 from tests.agents.stores.contract import LEASE, NOW, completion, outgoing
-from tests.support.postgres_server import postgres_server
-from tests.support.services import unique_name
-from tests.support.sizes import size
+from tests.lab.places.postgres_server import postgres_server
+from tests.lab.places.services import unique_name
+from tests.lab.sizes import size
 
 BACKLOG = size(1_500, 20_000)
 DRAINED = 300

@@ -12,8 +12,8 @@ from foundation_rt.agents.ledger.request_options import ExecutionRetries, Reques
 from foundation_rt.agents.ledger.types import LOCKED, NO_CLAIMING, Claim, Claiming, Release
 from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter, queue_floors
 from tests.agents.stores.contract import HELD, LEASE, NOW, completion, outgoing
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.services import postgres_schema
+from tests.lab.sizes import size
 
 OWN_RETRIES = ExecutionRetries().to_json()
 _LOWEST = "SELECT priority, min(position) FROM {schema}.request WHERE queued GROUP BY priority"

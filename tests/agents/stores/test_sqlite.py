@@ -34,7 +34,7 @@ from tests.agents.stores.contract import (
     sequences,
 )
 from tests.agents.stores.schedule_contract import DurableScheduleContract
-from tests.support import fork_server
+from tests.lab.servers import fork_server
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]

@@ -18,8 +18,8 @@ from foundation_rt.agents import (
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
-from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
-from tests.support.recorded_log import RecordedLog
+from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.places.nats_server import NatsServer, need_nats_server, own_nats_server
 
 FOREVER_MS = 3_600_000
 

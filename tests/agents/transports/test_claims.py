@@ -25,9 +25,9 @@ from foundation_rt.agents.messages import AgentMessage
 from foundation_rt.agents.transports import nats_listener
 from foundation_rt.agents.transports.nats_listener import NatsListener
 from tests.agents.transports.support import World, world
-from tests.support import fork_server
-from tests.support.recorded_log import RecordedLog
-from tests.support.services import postgres_schema
+from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.places.services import postgres_schema
+from tests.lab.servers import fork_server
 
 SHORT_MS = 600
 

@@ -38,9 +38,9 @@ from foundation_rt.agents.transports.nats_listener import (
     who_subject,
 )
 from foundation_rt.errors import MissingExtraError, UsageError
-from tests.support.nats_server import NatsServer, need_nats_server, own_nats_server
-from tests.support.recorded_log import RecordedLog
-from tests.support.services import NATS_URL, need_nats, unique_name
+from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.places.nats_server import NatsServer, need_nats_server, own_nats_server
+from tests.lab.places.services import NATS_URL, need_nats, unique_name
 
 LEDGER = uuid4().hex
 """The unique name of the ledger that the fakes stand for, all together."""

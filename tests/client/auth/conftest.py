@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.oauth_world import World, running_world
+from tests.lab.login.oauth_world import World, running_world
 
 
 @pytest.fixture

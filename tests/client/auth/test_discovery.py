@@ -41,8 +41,8 @@ from foundation_rt.client.auth.grants import (
 from foundation_rt.client.auth.stores import MemoryTokenStore
 from foundation_rt.client.auth.urls import may_ask
 from foundation_rt.client.errors import AuthorizationError, MCPError
-from tests.support.client_vectors import cases
-from tests.support.oauth_world import parameters_of
+from tests.lab.login.oauth_world import parameters_of
+from tests.lab.peers.client_vectors import cases
 
 URL = "https://mcp.example.com/tenant/mcp"
 ISSUER = "https://login.example.com/t1"

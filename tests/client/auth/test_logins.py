@@ -22,8 +22,8 @@ from foundation_rt.client.auth.grants import Challenge
 from foundation_rt.client.auth.logins import browser_login, device_login, paste_login
 from foundation_rt.client.auth.stores import MemoryTokenStore
 from foundation_rt.client.errors import AuthorizationError, ConnectionLostError
-from tests.support.oauth_world import World, where_it_leads
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.login.oauth_world import World, where_it_leads
 
 
 def read(url: str, posted: bytes | None = None) -> tuple[int, str]:

@@ -25,8 +25,8 @@ from foundation_rt.client.session.handshake import Handshake, HandshakeRequest
 from foundation_rt.client.session.session import negotiate
 from foundation_rt.client.targets import HttpServer
 from foundation_rt.errors import UsageError
-from tests.support.oauth_world import World, log_in
-from tests.support.trickle import TRICKLES, trickling
+from tests.lab.login.oauth_world import World, log_in
+from tests.lab.peers.trickle import TRICKLES, trickling
 
 ONCE = RetryPolicy(max_attempts=1)
 

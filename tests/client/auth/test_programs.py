@@ -22,7 +22,7 @@ from foundation_rt.client.auth.descriptions import (
 from foundation_rt.client.auth.proofs import DpopKey, client_assertion
 from foundation_rt.client.errors import AuthorizationError, MCPError
 from foundation_rt.errors import UsageError
-from tests.support.oauth_world import World
+from tests.lab.login.oauth_world import World
 
 
 async def call(world: World, auth: Authorization) -> None:

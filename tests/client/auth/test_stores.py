@@ -18,8 +18,8 @@ from foundation_rt.client import connect
 from foundation_rt.client.auth.descriptions import OAuth, StoreKey, TokenStore
 from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore, usual_folder
 from foundation_rt.errors import UsageError
-from tests.support import fork_server
-from tests.support.oauth_world import World, log_in
+from tests.lab.login.oauth_world import World, log_in
+from tests.lab.servers import fork_server
 
 KEY = StoreKey("https://mcp.example.com/mcp")
 PATIENCE = 120.0

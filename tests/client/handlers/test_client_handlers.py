@@ -31,9 +31,9 @@ from foundation_rt.features.server_requests.sampling import Sample, SampleResult
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.client_vectors import cases
-from tests.support.json_values import json_values
-from tests.support.peers import peer
+from tests.lab.peers.client_vectors import cases
+from tests.lab.peers.clients import peer
+from tests.lab.values.json_values import json_values
 
 PATIENCE = 60.0
 NEWEST = REVISIONS["2026-07-28"]

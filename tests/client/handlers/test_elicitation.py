@@ -24,8 +24,8 @@ from foundation_rt.features.server_requests.elicitation import Elicit, ElicitRes
 from foundation_rt.features.server_requests.errors import InvalidClientResult
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.json_values import json_values
-from tests.support.peers import peer
+from tests.lab.peers.clients import peer
+from tests.lab.values.json_values import json_values
 
 NEWEST = REVISIONS["2026-07-28"]
 NAMED = REVISIONS["2025-11-25"]

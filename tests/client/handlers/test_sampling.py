@@ -26,8 +26,8 @@ from foundation_rt.features.server_requests.sampling import (
 from foundation_rt.kernel.registry.tool_definition import ToolDefinition
 from foundation_rt.protocol.content import Audio, Image, Text
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.client_vectors import cases
-from tests.support.peers import peer
+from tests.lab.peers.client_vectors import cases
+from tests.lab.peers.clients import peer
 
 TEXT = {"type": "text", "text": "Hello"}
 AUDIO = {"type": "audio", "data": "AAE=", "mimeType": "audio/wav"}

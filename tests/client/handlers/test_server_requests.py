@@ -19,9 +19,8 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.session.pending_requests import ABANDONED_SECONDS
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from tests.support.json_values import json_values
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     HANDSHAKE,
     STATELESS,
     ScriptedHarness,
@@ -33,6 +32,7 @@ from tests.support.scripted_transport import (
     scripted,
     settle,
 )
+from tests.lab.values.json_values import json_values
 
 pytestmark = pytest.mark.virtual_time
 

@@ -16,7 +16,7 @@ from foundation_rt.client.resilience.circuit_breaker import (
     Permit,
 )
 from foundation_rt.errors import ConfigError
-from tests.support.client_vectors import cases
+from tests.lab.peers.client_vectors import cases
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
 LATER = 30.0  # when a circuit that opened at 0 is half open, by default

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client.resilience.deadline import Deadline, DeadlineTimer
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
 
 SECONDS = st.integers(0, 30)
 

@@ -21,8 +21,8 @@ from foundation_rt.client.resilience.error_mapping import (
 from foundation_rt.client.safe_text import MAX_MESSAGE_CHARACTERS
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.client_vectors import cases
-from tests.support.json_values import json_values
+from tests.lab.peers.client_vectors import cases
+from tests.lab.values.json_values import json_values
 
 SPEC = Path(__file__).parents[3] / "spec"
 METHODS = sorted({"initialize", *(each for r in REVISIONS.values() for each in r.requests)})

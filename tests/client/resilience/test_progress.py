@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError
 from foundation_rt.client.resilience.deadline import Deadline
-from tests.support.scripted_transport import (
+from tests.lab.peers.scripted_transport import (
     BOTH,
     ScriptedHarness,
     begun,

@@ -21,8 +21,8 @@ from foundation_rt.client.errors import (
 from foundation_rt.client.resilience import resilience
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     ONCE,
     STATELESS,
     ScriptedHarness,

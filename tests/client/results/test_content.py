@@ -24,8 +24,8 @@ from foundation_rt.protocol.content import (
     TextContents,
 )
 from foundation_rt.protocol.revisions import REVISIONS, STATELESS_REVISIONS
-from tests.support.client_vectors import cases
-from tests.support.json_values import json_values
+from tests.lab.peers.client_vectors import cases
+from tests.lab.values.json_values import json_values
 
 NEWEST = REVISIONS[STATELESS_REVISIONS[-1]]
 

@@ -19,8 +19,8 @@ from foundation_rt.client.results.results import (
 )
 from foundation_rt.errors import ErrorCode, StructuredError, to_tool_error
 from foundation_rt.protocol.content import BlobContents, Image, Text, TextContents
-from tests.support.client_vectors import cases
-from tests.support.json_values import json_values
+from tests.lab.peers.client_vectors import cases
+from tests.lab.values.json_values import json_values
 
 HI = {"type": "text", "text": "hi"}
 PICTURE = {"type": "image", "data": "YWJj", "mimeType": "image/png"}

@@ -16,8 +16,8 @@ from foundation_rt.base.jsonschema.header_params import HeaderParameter
 from foundation_rt.client.errors import InvalidArgumentsError, InvalidResponseError
 from foundation_rt.client.results.schema_check import MAX_SCHEMA_BYTES
 from foundation_rt.client.results.tool_schemas import ToolSchema
-from tests.support.client_vectors import cases
-from tests.support.json_values import json_values
+from tests.lab.peers.client_vectors import cases
+from tests.lab.values.json_values import json_values
 
 FORECAST = {
     "name": "forecast",

@@ -30,7 +30,7 @@ from foundation_rt.client.session.pending_requests import (
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import SUBSCRIPTION_ID_KEY
-from tests.support.json_values import json_values
+from tests.lab.values.json_values import json_values
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 

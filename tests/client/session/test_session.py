@@ -18,8 +18,8 @@ from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.session import session
 from foundation_rt.client.session.open_requests import MAX_OPEN_REQUESTS
 from foundation_rt.errors import UsageError
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     STATELESS,
     ScriptedHarness,

@@ -13,9 +13,9 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.leaks import tasks
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.checks.leaks import tasks
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     HANDSHAKE,
     ONCE,

@@ -21,8 +21,8 @@ from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.subscriptions import Subscription
 from foundation_rt.errors import UsageError
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,

@@ -9,8 +9,8 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import ConnectionLostError, StdioServer, connect
 from foundation_rt.errors import UsageError
-from tests.support.leaks import ResourceSnapshot
-from tests.support.process import command
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.servers.process import command
 
 
 def local() -> Server:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.client import Client
 from foundation_rt.client.tools import paging
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     STATELESS,
     ScriptedHarness,

@@ -22,7 +22,7 @@ from foundation_rt.client.tools.routing import (
     UrlRoute,
 )
 from tests.client.document_server import KIND, make_server
-from tests.support.client_vectors import cases
+from tests.lab.peers.client_vectors import cases
 
 MIB = 1024 * 1024
 ROUTER = Router(DOCUMENT_ROUTES)

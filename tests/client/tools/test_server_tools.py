@@ -17,8 +17,8 @@ from foundation_rt.client.errors import (
     CallTimeoutError,
     InvalidArgumentsError,
 )
-from tests.support.misbehaving_script import Act
-from tests.support.scripted_transport import (
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.scripted_transport import (
     BOTH,
     HANDSHAKE,
     STATELESS,

@@ -12,8 +12,8 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import HttpServer, MCPError, connect
 from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.errors import UsageError
-from tests.support.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.peers.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
 
 TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
 ABOUT = {"capabilities": {"tools": {}}, "supportedVersions": ["2026-07-28"]}

@@ -28,9 +28,8 @@ from foundation_rt.client.transports import http_streams, http_wire
 from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, ReconnectBackoff
 from foundation_rt.client.transports.transport import ClientMessage
-from tests.support.http_server import serve_http
-from tests.support.leaks import ResourceSnapshot
-from tests.support.scripted_http import (
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.scripted_http import (
     PATIENCE,
     SESSIONS,
     STATELESS,
@@ -46,7 +45,8 @@ from tests.support.scripted_http import (
     talking,
     whole,
 )
-from tests.support.sizes import examples
+from tests.lab.servers.http_server import serve_http
+from tests.lab.sizes import examples
 
 SECRET = "hunter2hunter2"
 PACKED = gzip.compress(bytes(1_000_000))

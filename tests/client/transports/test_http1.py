@@ -11,7 +11,7 @@ import pytest
 
 from foundation_rt.base.http_client.connection import MAX_HEAD_BYTES
 from foundation_rt.client.errors import ConnectionLostError
-from tests.support.scripted_http import (
+from tests.lab.peers.scripted_http import (
     ReceivedRequest,
     ScriptedReply,
     answer_to,

@@ -21,8 +21,8 @@ from foundation_rt.client.transports.http_headers import (
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
-from tests.support.client_vectors import cases
-from tests.support.scripted_http import STATELESS
+from tests.lab.peers.client_vectors import cases
+from tests.lab.peers.scripted_http import STATELESS
 
 SECRET = "hunter2hunter2"
 

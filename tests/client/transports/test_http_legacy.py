@@ -16,7 +16,7 @@ from foundation_rt.client.errors import (
 )
 from foundation_rt.client.transports import http as http_channel
 from foundation_rt.protocol.framing import LineTooLong
-from tests.support.scripted_http import (
+from tests.lab.peers.scripted_http import (
     SESSIONS,
     ReceivedRequest,
     Script,

@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client import connect
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.support.scripted_http import ReceivedRequest, ScriptedReply, talking, whole
+from tests.lab.peers.scripted_http import ReceivedRequest, ScriptedReply, talking, whole
 
 SECRET = "hunter2hunter2"
 ONCE = RetryPolicy(max_attempts=1)

@@ -14,7 +14,7 @@ from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
-from tests.support.recording_receiver import RecordingReceiver
+from tests.lab.peers.recording_receiver import RecordingReceiver
 
 
 def quiet_server() -> Server:

@@ -14,10 +14,10 @@ import pytest
 
 from foundation_rt.client.transports.orphan_guard import _SCRIPT, orphan_guard
 from foundation_rt.client.transports.process import ChildProcess
-from tests.support.leaks import ResourceSnapshot
-from tests.support.process import ServerProcess, command, environment
-from tests.support.recording_receiver import living
-from tests.support.sizes import size
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.recording_receiver import living
+from tests.lab.servers.process import ServerProcess, command, environment
+from tests.lab.sizes import size
 
 DEADLINE = 30.0  # far from the seconds it takes, for a busy machine
 

@@ -12,7 +12,7 @@ import pytest
 
 from foundation_rt.client.transports import process
 from foundation_rt.client.transports.process import ChildProcess
-from tests.support.recording_receiver import LONG, has_vanished, living, run
+from tests.lab.peers.recording_receiver import LONG, has_vanished, living, run
 
 IDLE = "import os, signal; print(os.getpid(), flush=True)\nwhile True: signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"

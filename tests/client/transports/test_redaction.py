@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.transports.http_headers import common_headers
 from foundation_rt.client.transports.redaction import MASK, RedactingReceiver, Secrets
 from foundation_rt.protocol.framing import LineTooLong
-from tests.support.scripted_http import Heard
+from tests.lab.peers.scripted_http import Heard
 
 SECRET = "hunter2/hunter2+=="
 URL = "http://me-myself:p%40ssword@host/mcp?key=k%2Fk%2Fk%2Fk%2Fk&n=1"

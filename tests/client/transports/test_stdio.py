@@ -24,8 +24,8 @@ from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.leaks import ResourceSnapshot
-from tests.support.recording_receiver import (
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.peers.recording_receiver import (
     LONG,
     SHORT,
     RecordingReceiver,
@@ -36,7 +36,7 @@ from tests.support.recording_receiver import (
     run,
     say,
 )
-from tests.support.sizes import size
+from tests.lab.sizes import size
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
 
@@ -789,7 +789,7 @@ async def test_rounds_leave_nothing_behind() -> None:
 FIRST_PROCESS = """
 import asyncio, ctypes, os, sys
 from foundation_rt.client.transports.stdio import ChildProcessTransport
-from tests.support.leaks import ResourceSnapshot
+from tests.lab.checks.leaks import ResourceSnapshot
 from tests.client.transports.test_stdio import family
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -24,7 +24,7 @@ from foundation_rt import (
 )
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
-from tests.support.forwarders import ScriptedForwarder
+from tests.lab.peers.forwarders import ScriptedForwarder
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 both_modes = pytest.mark.parametrize("revision", [OLD, NEW])

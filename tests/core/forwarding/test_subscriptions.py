@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt import ForwardedError, Server, UsageError
 from foundation_rt.testing import ProtocolError, TestClient
-from tests.support.forwarders import ScriptedForwarder
+from tests.lab.peers.forwarders import ScriptedForwarder
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"

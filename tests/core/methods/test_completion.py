@@ -12,7 +12,7 @@ from foundation_rt.features.resources.registry import ResourceDefinition, Resour
 from foundation_rt.kernel.invocation import Invocation, Returned
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
-from tests.support.core import Core, make_core, replies, request
+from tests.lab.servers.core import Core, make_core, replies, request
 
 PROMPT = {"type": "ref/prompt", "name": "review"}
 TEMPLATE = {"type": "ref/resource", "uri": "task://{id}"}

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from foundation_rt import AbortSignal, SessionLog, ToolContext, UsageError
 from foundation_rt.protocol.peer import LOGGING_LEVELS
-from tests.support.answering_client import PREFIX, AnsweringClient, value_of
-from tests.support.server_fixture import ServerFixture
+from tests.lab.peers.answering_client import PREFIX, AnsweringClient, value_of
+from tests.lab.servers.fixture import ServerFixture
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 

@@ -10,7 +10,7 @@ from foundation_rt.features.prompts.registry import PromptArgument, PromptDefini
 from foundation_rt.kernel.invocation import Invocation
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
-from tests.support.core import Core, make_core, request
+from tests.lab.servers.core import Core, make_core, request
 
 STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
 

@@ -14,7 +14,7 @@ from foundation_rt.kernel.effects import CallCompleted
 from foundation_rt.kernel.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, VERSION_KEY
-from tests.support.core import Core, connection_id, make_core, notification, replies, request
+from tests.lab.servers.core import Core, connection_id, make_core, notification, replies, request
 
 LISTS = ("resources/list", "resources/templates/list")
 STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}

@@ -17,9 +17,9 @@ from foundation_rt.features.subscriptions.subscribers import (
     MAX_SUBSCRIPTION_ID_LENGTH,
     MAX_TOPICS,
 )
-from tests.support.answering_client import AnsweringClient
-from tests.support.asgi import META
-from tests.support.server_fixture import ServerFixture
+from tests.lab.peers.answering_client import AnsweringClient
+from tests.lab.servers.asgi import META
+from tests.lab.servers.fixture import ServerFixture
 
 STATELESS = "2026-07-28"
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

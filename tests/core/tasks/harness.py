@@ -14,8 +14,8 @@ from foundation_rt.features.embedding import HostLoop
 from foundation_rt.features.tasks.support import EXTENSION
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import Principal
-from tests.support.server_fixture import ServerFixture, ServerPeer
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
+from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 RUN_MS, KEEP_MS = 60_000, 30_000
 LIMITS = TasksSection(max_run_ms=RUN_MS, keep_ms=KEEP_MS, poll_interval_ms=500)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.features.tasks.support import EXTENSION
-from tests.support.process import ServerProcess, serve
+from tests.lab.servers.process import ServerProcess, serve
 
 APP = """
 from foundation_rt import Server, ToolContext

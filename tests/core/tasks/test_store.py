@@ -17,7 +17,7 @@ from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.principal_shares import Limit, LimitReached, Quota
 from foundation_rt.features.tasks.record import TaskEvent, TaskRecord
 from foundation_rt.features.tasks.store import MemoryTaskStore
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 TTL_MS = 1_000
 MAX_TASKS = 3

@@ -21,7 +21,7 @@ from foundation_rt.kernel.invocation import Invocation
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
 from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, TaskHarness
-from tests.support.server_fixture import HANDSHAKE
+from tests.lab.servers.fixture import HANDSHAKE
 
 NAMES = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from tests.support.chromium import chromium, watched_page
-from tests.support.dev_front import DevFront, dev_front
+from tests.lab.pages.chromium import chromium, watched_page
+from tests.lab.servers.dev_front import DevFront, dev_front
 
 PROGRAM = Path(__file__).with_name("program.py")
 

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.host.page import app_server
-from tests.support.chromium import shot, watched_page
-from tests.support.dev_front import DevFront, dev_front
-from tests.support.process import command
+from tests.lab.pages.chromium import shot, watched_page
+from tests.lab.servers.dev_front import DevFront, dev_front
+from tests.lab.servers.process import command
 
 Opened = Callable[[str], Locator]
 

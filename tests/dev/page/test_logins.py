@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import WatchedPage, shot, watched_page
-from tests.support.dev_front import dev_front
-from tests.support.oauth_world import World, running_world
+from tests.lab.login.oauth_world import World, running_world
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import WatchedPage, shot, watched_page
+from tests.lab.servers.dev_front import dev_front
 
 
 def log_in(watched: WatchedPage, world: World, place: Locator) -> None:

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.dev.page.conftest import PROGRAM, write_program
 from tests.dev.page.program import HOSTILE
-from tests.support.chromium import shot, watched_page
-from tests.support.dev_front import DevFront, dev_front
-from tests.support.http_server import free_port
+from tests.lab.pages.chromium import shot, watched_page
+from tests.lab.servers.dev_front import DevFront, dev_front
+from tests.lab.servers.http_server import free_port
 
 Opened = Callable[[str], Locator]
 

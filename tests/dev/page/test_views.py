@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.dev.page.conftest import write_program
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import shot, watched_page
-from tests.support.dev_front import DevFront, dev_front
-from tests.support.process import command
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import shot, watched_page
+from tests.lab.servers.dev_front import DevFront, dev_front
+from tests.lab.servers.process import command
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,9 @@ from foundation_rt.apps.host.llm.service import (
     LLMFailure,
     LLMServiceError,
 )
-from tests.support.fake_models import KEY, FakeModels
-from tests.support.models import ECHO as ECHO_TOOL
-from tests.support.models import SLEEP as SLEEP_TOOL
-from tests.support.models import (
+from tests.lab.models.chats import ECHO as ECHO_TOOL
+from tests.lab.models.chats import SLEEP as SLEEP_TOOL
+from tests.lab.models.chats import (
     TOOLS,
     Chat,
     model_tool,
@@ -38,7 +37,8 @@ from tests.support.models import (
     user,
     write_script,
 )
-from tests.support.sizes import size
+from tests.lab.models.fake_models import KEY, FakeModels
+from tests.lab.sizes import size
 
 PROVIDERS = ("openai", "gemini", "anthropic")
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)

@@ -25,10 +25,10 @@ from foundation_rt.apps.host.llm.service import (
     LLMServiceError,
 )
 from foundation_rt.apps.host.llm.text_mode import ThinkParser
-from tests.support.dialects import DIALECTS, SIGNED, Traits, encoded
-from tests.support.fake_models import FakeModels
-from tests.support.models import TOOLS, Chat, model_tool, result_of
-from tests.support.sizes import size
+from tests.lab.models.chats import TOOLS, Chat, model_tool, result_of
+from tests.lab.models.dialects import DIALECTS, SIGNED, Traits, encoded
+from tests.lab.models.fake_models import FakeModels
+from tests.lab.sizes import size
 
 LIST = model_tool("demo:list")
 ANY = model_tool("demo:any", any_={})

@@ -31,8 +31,8 @@ from foundation_rt.apps.host.llm.failures import (
 from foundation_rt.apps.host.llm.providers import make_service
 from foundation_rt.apps.host.llm.service import LLMConfig, LLMFailure, LLMServiceError
 from foundation_rt.apps.host.llm.vendor import readable_address
-from tests.support.fake_models import KEY, FakeModels
-from tests.support.models import Chat
+from tests.lab.models.chats import Chat
+from tests.lab.models.fake_models import KEY, FakeModels
 
 F = LLMFailure
 

@@ -14,7 +14,7 @@ from foundation_rt.apps.host.llm.service import (
     LLMFailure,
     LLMServiceError,
 )
-from tests.support.models import Chat, options, shown, user, write_script
+from tests.lab.models.chats import Chat, options, shown, user, write_script
 
 
 def text(content: str) -> tuple[str, str]:

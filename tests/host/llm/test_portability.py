@@ -20,7 +20,7 @@ from foundation_rt.apps.host.llm.portability import (
 )
 from foundation_rt.apps.host.llm.tool_forms import ToolForms, wire_name
 from foundation_rt.features.signatures.type_schema import any_value
-from tests.support.models import model_tool
+from tests.lab.models.chats import model_tool
 
 TEXT = {"type": "string"}
 KINDS = ("string", "integer", "array", "object", "null", "boolean", "nonsense", 5)

@@ -11,7 +11,7 @@ from foundation_rt import UsageError
 from foundation_rt.apps.host.llm import providers
 from foundation_rt.apps.host.llm.providers import choose_provider, make_service, parse_model
 from foundation_rt.apps.host.llm.service import LLMConfig
-from tests.support.models import Chat, shown, write_script
+from tests.lab.models.chats import Chat, shown, write_script
 
 
 @pytest.mark.rule("LLM-10")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.llm.rules import answer
 from foundation_rt.apps.host.llm.service import ModelTool
-from tests.support.models import (
+from tests.lab.models.chats import (
     SLEEP,
     TEXT,
     TOOLS,

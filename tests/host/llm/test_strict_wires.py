@@ -18,10 +18,10 @@ from foundation_rt.apps.host.llm.model_service import ModelService
 from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
 from foundation_rt.apps.host.llm.vendor import VendorProvider
 from foundation_rt.apps.host.orchestrator import MemoryHistories
-from tests.support.fake_models import FakeModels
-from tests.support.host_chat import Desk, ScriptedModel, call, chat, problem
-from tests.support.models import TOOLS, Chat, options, user
-from tests.support.sizes import examples
+from tests.lab.host.chat import Desk, ScriptedModel, call, chat, problem
+from tests.lab.models.chats import TOOLS, Chat, options, user
+from tests.lab.models.fake_models import FakeModels
+from tests.lab.sizes import examples
 
 T = TypeVar("T")
 

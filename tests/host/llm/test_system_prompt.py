@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.apps.host.llm.system_prompt import MAX_PROMPT_BYTES, RULES, compile_system_prompt
-from tests.support.models import TEXT, TOOLS, model_tool
+from tests.lab.models.chats import TEXT, TOOLS, model_tool
 
 TEXTS = st.tuples(st.text(max_size=20), st.sampled_from([1, 100, 4000])).map(
     lambda each: each[0] * each[1]

@@ -18,7 +18,7 @@ from foundation_rt.apps.host.llm.text_mode import (
     FenceParser,
     write_call,
 )
-from tests.support.models import TOOLS
+from tests.lab.models.chats import TOOLS
 
 SEED = (
     "When you need to use a tool, respond ONLY with the tool call JSON object enclosed in triple "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foundation_rt.apps.host.chat import TokenUsage
 from foundation_rt.apps.host.llm import tokens
 from foundation_rt.apps.host.llm.tokens import SessionUsage, TokenEstimate, request_bytes
-from tests.support.models import ECHO, result_of, user
+from tests.lab.models.chats import ECHO, result_of, user
 
 
 @pytest.mark.rule("LLM-60")

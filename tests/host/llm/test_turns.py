@@ -22,8 +22,8 @@ from foundation_rt.apps.host.llm.turns import (
     build_turns,
     wire_call_id,
 )
-from tests.support.fake_models import FakeModels
-from tests.support.models import ECHO, Chat, result_of, user
+from tests.lab.models.chats import ECHO, Chat, result_of, user
+from tests.lab.models.fake_models import FakeModels
 
 PNG = {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n of a cat").decode()}
 TIFF = {"mimeType": "image/tiff", "data": "AAAA"}

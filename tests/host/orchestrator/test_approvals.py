@@ -18,7 +18,7 @@ from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
 )
-from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, plans_with, say
+from tests.lab.host.chat import Desk, ScriptedModel, approving, call, chat, plans_with, say
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -14,7 +14,7 @@ from foundation_rt import Server, ToolContext
 from foundation_rt.apps.host import texts
 from foundation_rt.apps.host.chat import Role
 from foundation_rt.apps.host.events import ServerMessage
-from tests.support.host_chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
+from tests.lab.host.chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -160,7 +160,7 @@ async def test_one_call_can_be_ended_and_the_model_reads_it() -> None:
 
 @pytest.mark.rule("TURN-43")
 async def test_server_that_dies_in_a_call_is_an_error_and_the_chat_goes_on() -> None:
-    app = str(Path(__file__).parents[2] / "support" / "coordinated_app.py")
+    app = str(Path(__file__).parents[2] / "lab" / "apps" / "coordinated_app.py")
     entry = {"command": sys.executable, "args": [app, "fragile"]}
     model = ScriptedModel([[call("a:die"), call("a:nothing")], ["Sorry."], ["Still here."]])
     async with chat(model, {"a": entry}, approve_all=True) as orchestrator:
@@ -187,7 +187,7 @@ async def test_calls_have_the_turn_as_their_correlation_id() -> None:
 @pytest.mark.rule("TURN-38")
 @pytest.mark.parametrize(("isolation", "processes"), [(None, 1), ("session", 2)])
 async def test_server_may_be_isolated_by_session(isolation: str | None, processes: int) -> None:
-    app = str(Path(__file__).parents[2] / "support" / "coordinated_app.py")
+    app = str(Path(__file__).parents[2] / "lab" / "apps" / "coordinated_app.py")
     entry = {"command": sys.executable, "args": [app, "a"], "isolation": isolation}
     model = ScriptedModel()
     model.choose = lambda asked: ["done"] if len(asked.history) > 1 else [call("a:pid")]

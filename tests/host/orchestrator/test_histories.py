@@ -20,10 +20,10 @@ from foundation_rt.apps.host.orchestrator import (
     connection_options,
 )
 from foundation_rt.base.clock import ManualClock
-from tests.support.host_chat import Desk, ScriptedModel, call, chat, say
-from tests.support.leaks import tasks
-from tests.support.sizes import examples
-from tests.support.virtual_loop import VirtualLoop
+from tests.lab.checks.leaks import tasks
+from tests.lab.clock.virtual_loop import VirtualLoop
+from tests.lab.host.chat import Desk, ScriptedModel, call, chat, say
+from tests.lab.sizes import examples
 
 SESSIONS = ("one", "two")
 STEPS = st.sampled_from(

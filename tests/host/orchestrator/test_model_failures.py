@@ -12,7 +12,7 @@ from foundation_rt.apps.host.chat import Role
 from foundation_rt.apps.host.llm.failures import FAILURES
 from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
 from foundation_rt.apps.host.orchestrator import HistoryManagementOptions
-from tests.support.host_chat import ScriptedModel, call, chat, say
+from tests.lab.host.chat import ScriptedModel, call, chat, say
 
 
 def failing(failure: LLMFailure = LLMFailure.TRANSIENT, **more: Any) -> LLMServiceError:

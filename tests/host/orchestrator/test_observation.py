@@ -11,7 +11,7 @@ from foundation_rt import Server
 from foundation_rt.apps.host.orchestrator import TurnMetrics
 from foundation_rt.apps.host.orchestrator.observation import chat_hash
 from foundation_rt.base.logs.redaction import Redactor
-from tests.support.host_chat import Desk, ScriptedModel, approving, call, chat, say
+from tests.lab.host.chat import Desk, ScriptedModel, approving, call, chat, say
 
 SECRET = "s3ss10n"
 

@@ -30,7 +30,7 @@ from foundation_rt.apps.host.orchestrator import (
     connection_options,
 )
 from foundation_rt.client import connect
-from tests.support.host_chat import (
+from tests.lab.host.chat import (
     READS,
     Act,
     Heard,

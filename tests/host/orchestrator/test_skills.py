@@ -23,9 +23,9 @@ from foundation_rt.apps.host.orchestrator.skills import (
 )
 from foundation_rt.base.skill_format import digest_of
 from tests.features.test_skills import write_skill
-from tests.support import skill_server
-from tests.support.host_chat import Asked, ScriptedModel, approving, call, chat, say
-from tests.support.skill_server import entry_of, write_state
+from tests.lab.apps import skill_server
+from tests.lab.apps.skill_server import entry_of, write_state
+from tests.lab.host.chat import Asked, ScriptedModel, approving, call, chat, say
 
 MANIFEST = "---\nname: {name}\ndescription: {about}\n---\n{text}"
 URI = "skill://pdf/SKILL.md"

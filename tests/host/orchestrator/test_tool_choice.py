@@ -10,7 +10,7 @@ from foundation_rt import Server
 from foundation_rt.apps.host.chat import ChatMessage
 from foundation_rt.apps.host.orchestrator import MemoryHistories
 from foundation_rt.apps.host.orchestrator.tool_choice import FIND_TOOLS, NOTHING
-from tests.support.host_chat import READS, Asked, ScriptedModel, call, chat, say
+from tests.lab.host.chat import READS, Asked, ScriptedModel, call, chat, say
 
 
 def server_of_many() -> Server:

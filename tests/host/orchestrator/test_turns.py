@@ -15,8 +15,8 @@ from foundation_rt.apps.host.chat import THOUGHT, ChatMessage, Role
 from foundation_rt.apps.host.events import ServerMessage
 from foundation_rt.apps.host.orchestrator import ConversationOrchestrator, MemoryHistories
 from foundation_rt.errors import UsageError
-from tests.support.host_chat import Desk, Heard, ScriptedModel, approving, call, chat, say
-from tests.support.leaks import tasks
+from tests.lab.checks.leaks import tasks
+from tests.lab.host.chat import Desk, Heard, ScriptedModel, approving, call, chat, say
 
 
 @pytest.mark.rule("TURN-01", "TURN-10")

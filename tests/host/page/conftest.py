@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.chromium import WatchedPage, chromium, watched_page
-from tests.support.http_server import free_port
-from tests.support.scripted_host import ScriptedHost, scripted_host
+from tests.lab.host.scripted_host import ScriptedHost, scripted_host
+from tests.lab.pages.chromium import WatchedPage, chromium, watched_page
+from tests.lab.servers.http_server import free_port
 
 
 @pytest.fixture(scope="module")

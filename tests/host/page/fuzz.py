@@ -18,8 +18,8 @@ from typing import Any
 from attrs import evolve, field, frozen
 from playwright.sync_api import CDPSession, Page
 
-from tests.support.chromium import chromium, watched_page
-from tests.support.scripted_host import scripted_host
+from tests.lab.host.scripted_host import scripted_host
+from tests.lab.pages.chromium import chromium, watched_page
 
 SUSPECT_MS = 200
 """What lasts longer (HPAGE-33) is shown again beside a reference: the machine may be slow."""

@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import begin, field
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import shot, watched_page
-from tests.support.host_process import host_process, serve_entry
-from tests.support.scripted_host import ScriptedHost
+from tests.lab.host.process import host_process, serve_entry
+from tests.lab.host.scripted_host import ScriptedHost
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import shot, watched_page
 
 NOTES = Path(__file__).with_name("notes.py")
 CODE = "```python\ndef f():\n    return 1  # one\n```\n\n```\nplain\n```"

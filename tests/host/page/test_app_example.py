@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.host.page.test_chat import field
-from tests.support.chromium import chromium, shot, watched_page
-from tests.support.host_process import HostProcess, host_process
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.pages.chromium import chromium, shot, watched_page
 
 SCRIPT = [{"user": "show", "answers": [[{"call": "shop:list_orders"}], ["These are the orders."]]}]
 

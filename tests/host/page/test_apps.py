@@ -16,10 +16,10 @@ import pytest
 from playwright.sync_api import Browser, Frame, Page, Route, expect
 
 from tests.host.page.test_chat import field
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import WatchedPage, shot, watched_page
-from tests.support.host_process import HostProcess, host_process
-from tests.support.process import PATIENCE, command
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import WatchedPage, shot, watched_page
+from tests.lab.servers.process import PATIENCE, command
 
 SERVER = Path(__file__).with_name("app_server.py")
 NAMES = ("orders", "wide", "large", "wrong", "busy", "refund")

@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import field, say
-from tests.support.chromium import shot, wait_until, watched_page
-from tests.support.host_process import host_process
-from tests.support.scripted_host import ScriptedHost
+from tests.lab.host.process import host_process
+from tests.lab.host.scripted_host import ScriptedHost
+from tests.lab.pages.chromium import shot, wait_until, watched_page
 
 PIXEL = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

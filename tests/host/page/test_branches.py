@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_attachments import give
 from tests.host.page.test_chat import begin, field, say
-from tests.support.chromium import shot, watched_page
-from tests.support.host_process import host_process
-from tests.support.scripted_host import ScriptedHost
+from tests.lab.host.process import host_process
+from tests.lab.host.scripted_host import ScriptedHost
+from tests.lab.pages.chromium import shot, watched_page
 
 SCRIPT: list[dict[str, Any]] = [{"answers": [[{"echo": "user"}]]}]
 

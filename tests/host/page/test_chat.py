@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.support.chromium import WatchedPage, wait_until
-from tests.support.process import PATIENCE
-from tests.support.scripted_host import ScriptedHost
+from tests.lab.host.scripted_host import ScriptedHost
+from tests.lab.pages.chromium import WatchedPage, wait_until
+from tests.lab.servers.process import PATIENCE
 
 
 def say(page: Page, text: str) -> None:

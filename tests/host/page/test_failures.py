@@ -11,9 +11,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import field
-from tests.support.chromium import shot, watched_page
-from tests.support.failing_vendor import FAILURES, KEY, FailingVendor, failing_vendor, here, refusal
-from tests.support.host_process import host_process, serve_entry
+from tests.lab.host.process import host_process, serve_entry
+from tests.lab.models.failing_vendor import (
+    FAILURES,
+    KEY,
+    FailingVendor,
+    failing_vendor,
+    here,
+    refusal,
+)
+from tests.lab.pages.chromium import shot, watched_page
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from playwright.sync_api import Page, expect
 from tests.host.page import fuzz
 from tests.host.page.test_chat import begin, call, field, say
 from tests.host.page.test_results import show, text
-from tests.support.chromium import WatchedPage
-from tests.support.scripted_host import ScriptedHost
-from tests.support.sizes import size
+from tests.lab.host.scripted_host import ScriptedHost
+from tests.lab.pages.chromium import WatchedPage
+from tests.lab.sizes import size
 
 NOTE = "This can't be shown as it should be."
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import WatchedPage, shot, watched_page
-from tests.support.host_process import HostProcess, host_process
-from tests.support.oauth_world import World, running_world, where_it_leads
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.login.oauth_world import World, running_world, where_it_leads
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import WatchedPage, shot, watched_page
 
 
 @contextmanager

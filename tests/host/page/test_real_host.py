@@ -14,10 +14,10 @@ from attrs import frozen
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import field
-from tests.support.chromium import shot, watched_page
-from tests.support.host_process import HostProcess, cable, host_process, serve_entry
-from tests.support.process import PATIENCE
-from tests.support.services import postgres_database
+from tests.lab.host.process import HostProcess, cable, host_process, serve_entry
+from tests.lab.pages.chromium import shot, watched_page
+from tests.lab.places.services import postgres_database
+from tests.lab.servers.process import PATIENCE
 
 TOOLS = Path(__file__).with_name("tools.py")
 

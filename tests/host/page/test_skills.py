@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.host.page.test_chat import SERVERS, begin, call, field
-from tests.support.scripted_host import ScriptedHost
+from tests.lab.host.scripted_host import ScriptedHost
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>\n# Not a heading [x](javascript:alert(2))\n"

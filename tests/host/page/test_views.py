@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import APPROVAL, SERVERS, begin, call, field
 from tests.host.page.test_skills import read_skill, skill
-from tests.support.axe import axe_source, findings
-from tests.support.chromium import shot, watched_page
-from tests.support.scripted_host import ScriptedHost, scripted_host
+from tests.lab.host.scripted_host import ScriptedHost, scripted_host
+from tests.lab.pages.axe import axe_source, findings
+from tests.lab.pages.chromium import shot, watched_page
 
 WORDS = """## A summary
 

@@ -10,7 +10,7 @@ import pytest
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from tests.host.sessions.support import NewStore
-from tests.support.services import emptied_postgres_schema
+from tests.lab.places.services import emptied_postgres_schema
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])

@@ -23,9 +23,9 @@ from tests.host.sessions.support import (
     tab,
     whole_page,
 )
-from tests.support.counting import CallCounter
-from tests.support.leaks import ResourceSnapshot
-from tests.support.sizes import size
+from tests.lab.checks.leaks import ResourceSnapshot
+from tests.lab.clock.counting import CallCounter
+from tests.lab.sizes import size
 
 ROOMY = SessionSettings(max_messages=100_000)
 TURN = "say:abcdefghi call:a:b say:done"

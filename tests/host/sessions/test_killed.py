@@ -17,9 +17,9 @@ from attrs import define, field
 
 from foundation_rt.apps.host.sessions.connection import decode_frame
 from tests.host.sessions.support import Page
-from tests.support import fork_server
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.services import postgres_schema
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 
 ROOT = Path(__file__).parents[3]
 KILLS = size(4, 40)

@@ -18,7 +18,7 @@ from foundation_rt.apps.host.sessions.sessions import ChatSessions
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from foundation_rt.apps.host.sessions.store import NOBODY, Place, SessionSettings, chat_key
 from tests.host.sessions.support import OWNER, NewStore, Page, Running, read_until, running, until
-from tests.support.services import postgres_schema
+from tests.lab.places.services import postgres_schema
 
 EVE = "eve"
 ROOMY = SessionSettings(max_messages=1_000)

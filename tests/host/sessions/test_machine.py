@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from foundation_rt.apps.host.sessions.connection import SessionConnection
 from foundation_rt.apps.host.sessions.store import SessionSettings, TooManyTurnsError
 from tests.host.sessions.support import OWNER, Page, running, whole_page
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 LIMITS = SessionSettings(max_messages=10_000, max_waiting_turns=3, max_events=20)
 TEXTS = ("say:abcdef", "ask:a:b say:x", "question:q say:y", "part:klm open:a:b", "wait", "fail")

@@ -14,7 +14,7 @@ from foundation_rt.apps.host.sessions.sessions import ChatSessions
 from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.features.test_skills import write_skill
 from tests.host.sessions.support import OWNER, NewStore, read_until, tab, until, whole_page
-from tests.support.host_chat import Desk, ScriptedModel, call, chat
+from tests.lab.host.chat import Desk, ScriptedModel, call, chat
 
 ROOMY = SessionSettings(max_messages=1_000)
 

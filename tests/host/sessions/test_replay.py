@@ -26,8 +26,8 @@ from tests.host.sessions.support import (
     running,
     whole_page,
 )
-from tests.support.services import postgres_schema
-from tests.support.sizes import cases, examples
+from tests.lab.places.services import postgres_schema
+from tests.lab.sizes import cases, examples
 
 STEPS = st.sampled_from(["say:abcdefghi", "say:x", "part:klmnop", "call:a:b", "open:a:b", "fail"])
 TURNS = st.lists(st.lists(STEPS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4)

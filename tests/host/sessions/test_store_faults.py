@@ -33,8 +33,8 @@ from tests.host.sessions.support import (
     until,
     whole_page,
 )
-from tests.support.postgres_server import postgres_server
-from tests.support.sqlite import a_small_disk
+from tests.lab.places.postgres_server import postgres_server
+from tests.lab.places.sqlite import a_small_disk
 
 ROOMY = SessionSettings(max_messages=1_000)
 

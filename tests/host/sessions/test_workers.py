@@ -23,8 +23,8 @@ from tests.host.sessions.support import (
     until,
     whole_page,
 )
-from tests.support.cable import cable
-from tests.support.services import postgres_schema
+from tests.lab.places.cable import cable
+from tests.lab.places.services import postgres_schema
 
 Place = tuple[str, str]
 ROOMY = SessionSettings(max_messages=1_000)

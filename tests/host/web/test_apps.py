@@ -14,8 +14,8 @@ from foundation_rt import ResourceDefinition, Server, ToolAnnotations, ToolDefin
 from foundation_rt.apps.host.web.apps import MAX_BODY
 from foundation_rt.apps.web_page.app_frames import MAX_ORIGINS, allowed_origins, frame_policy
 from foundation_rt.base.app_format import MIME_TYPE
-from tests.support.host_chat import call
-from tests.support.host_server import Hosting, Page, host_server, hosting
+from tests.lab.host.chat import call
+from tests.lab.host.server import Hosting, Page, host_server, hosting
 
 URI = "ui://shop/orders"
 HTML = "<!doctype html><title>Orders</title>"

@@ -16,7 +16,7 @@ from foundation_rt.apps.host.web.frames import (
     AttachmentError,
     read_attachments,
 )
-from tests.support.host_server import Hosting, Page, hosting
+from tests.lab.host.server import Hosting, Page, hosting
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 

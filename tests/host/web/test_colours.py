@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt.apps.host.web import aids
 from foundation_rt.apps.host.web.aids import MAX_COLOURED, Colours
 from foundation_rt.apps.host.web.offers import OfferError
-from tests.support.host_server import hosting
+from tests.lab.host.server import hosting
 
 
 def units(text: str) -> int:

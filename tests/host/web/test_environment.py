@@ -21,8 +21,8 @@ from foundation_rt.apps.host.llm.providers import KEY_VARIABLES
 from foundation_rt.apps.host.starting import HostOptions, read_parts
 from foundation_rt.base.mcp_json import ServerFile, ServerSettings
 from foundation_rt.cli.demo import demo_server
-from tests.support.process import PATIENCE, command
-from tests.support.public_imports import private_imports
+from tests.lab.checks.public_imports import private_imports
+from tests.lab.servers.process import PATIENCE, command
 from tests.trace import ROOT
 
 

@@ -15,9 +15,9 @@ from foundation_rt.apps.coordinator import Coordinator, ServerState, plans_of
 from foundation_rt.apps.coordinator.servers import NOT_SHARED
 from foundation_rt.apps.web_page.logins import PageLogins
 from foundation_rt.client import HttpServer, MemoryTokenStore, OAuth
-from tests.support.host_process import HostProcess, host_process
-from tests.support.oauth_world import World, running_world, where_it_leads
-from tests.support.process import PATIENCE
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.login.oauth_world import World, running_world, where_it_leads
+from tests.lab.servers.process import PATIENCE
 
 KEY = "the-key-of-ann-at-work"
 

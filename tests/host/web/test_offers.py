@@ -23,7 +23,7 @@ from foundation_rt.apps.host.web.offers import (
 )
 from foundation_rt.base.exact_json import dumps
 from foundation_rt.base.mcp_json import ServerSettings
-from tests.support.host_server import Hosting, hosting
+from tests.lab.host.server import Hosting, hosting
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 

@@ -18,12 +18,12 @@ from attrs import define
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
-from tests.support import fork_server
-from tests.support.host_server import PATIENCE, Frame, Page
-from tests.support.http_server import free_port
-from tests.support.process import ServerProcess, command, environment, run
-from tests.support.programs import output_file
-from tests.support.services import postgres_database
+from tests.lab.host.server import PATIENCE, Frame, Page
+from tests.lab.places.services import postgres_database
+from tests.lab.programs.program import output_file
+from tests.lab.servers import fork_server
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import ServerProcess, command, environment, run
 
 
 @define(eq=False)

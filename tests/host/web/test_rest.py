@@ -13,8 +13,8 @@ from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.store import chat_key
 from foundation_rt.apps.host.texts import STORE_AWAY
 from foundation_rt.base.database.errors import DatabaseUnavailableError
-from tests.support.host_chat import call
-from tests.support.host_server import Hosting, host_server, hosting
+from tests.lab.host.chat import call
+from tests.lab.host.server import Hosting, host_server, hosting
 
 
 @pytest.mark.rule("HOST-30", "HOST-33")

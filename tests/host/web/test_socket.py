@@ -12,10 +12,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from foundation_rt.apps.host.texts import MAINTENANCE, RATE_LIMITED, WELCOME
-from tests.support.host_chat import call
-from tests.support.host_server import PATIENCE, Hosting, host_server, hosting
-from tests.support.leaks import tasks
-from tests.support.sizes import size
+from tests.lab.checks.leaks import tasks
+from tests.lab.host.chat import call
+from tests.lab.host.server import PATIENCE, Hosting, host_server, hosting
+from tests.lab.sizes import size
 
 ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 KEYS = {"api_keys": (f"alice:{ALICE}", f"bob:{BOB}")}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.host.web.test_process import HostProcess, host_process
-from tests.support.fake_models import KEY, FakeModels
-from tests.support.host_server import PATIENCE, Frame
-from tests.support.process import command, run
-from tests.support.sizes import cases
+from tests.lab.host.server import PATIENCE, Frame
+from tests.lab.models.fake_models import KEY, FakeModels
+from tests.lab.servers.process import command, run
+from tests.lab.sizes import cases
 
 ODD = """
 import asyncio

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.services import postgres_database
+from tests.lab.places.services import postgres_database
 from tests.task_server.app.servers import STORES, Database
 
 

@@ -16,8 +16,8 @@ from foundation_rt import Server
 from foundation_rt.apps.task_server.app import create_task_server
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.client import Client, connect
-from tests.support.http_server import free_port
-from tests.support.process import ServerProcess, command, environment
+from tests.lab.servers.http_server import free_port
+from tests.lab.servers.process import ServerProcess, command, environment
 from tests.task_server.stores.places import new_folder
 
 TASK = {

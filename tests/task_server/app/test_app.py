@@ -8,7 +8,7 @@ import pytest
 
 from foundation_rt import ConfigError, UsageError
 from foundation_rt.apps.task_server.app import create_task_server, default_database
-from tests.support.public_imports import private_imports
+from tests.lab.checks.public_imports import private_imports
 from tests.task_server.app.servers import task_server
 
 PUBLIC = (

@@ -18,10 +18,10 @@ from foundation_rt.apps.task_server.services import LOCAL
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.apps.task_server.transfer import part_key
 from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
-from tests.support import fork_server
-from tests.support.process import PATIENCE, environment
-from tests.support.process import run as run_command
-from tests.support.sizes import cases
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import PATIENCE, environment
+from tests.lab.servers.process import run as run_command
+from tests.lab.sizes import cases
 from tests.task_server.app.servers import STORES, TASK, Database, call, over_stdio
 
 AWAY = "postgresql://ann:hunter2@127.0.0.1:1/tasks"

@@ -18,8 +18,8 @@ from foundation_rt.apps.task_server.jobs import NewJob
 from foundation_rt.apps.task_server.services import LOCAL
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.apps.task_server.validation import encode_payload, read_tasks
-from tests.support.issuer import AUDIENCE, running_issuer, token
-from tests.support.process import PATIENCE
+from tests.lab.login.issuer import AUDIENCE, running_issuer, token
+from tests.lab.servers.process import PATIENCE
 from tests.task_server.app.servers import TASK, Database, serving
 
 READ, WRITE = "tasks:read", "tasks:write"

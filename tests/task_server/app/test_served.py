@@ -18,9 +18,9 @@ import pytest
 
 from foundation_rt import TextContents
 from foundation_rt.client import Client, HttpServer, ToolCallError, blocking, connect
-from tests.support.process import PATIENCE, ServerProcess, environment, run
-from tests.support.services import need_postgres, postgres_database
-from tests.support.sizes import cases
+from tests.lab.places.services import need_postgres, postgres_database
+from tests.lab.servers.process import PATIENCE, ServerProcess, environment, run
+from tests.lab.sizes import cases
 from tests.task_server.app.servers import (
     STORES,
     TASK,

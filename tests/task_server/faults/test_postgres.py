@@ -24,11 +24,11 @@ from foundation_rt.base.database.errors import (
     DatabaseError,
     DatabaseUnavailableError,
 )
-from tests.support import fork_server
-from tests.support.postgres_proxy import ProxyFault, postgres_proxy
-from tests.support.postgres_server import postgres_server
-from tests.support.services import postgres_schema
-from tests.support.sizes import size
+from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
+from tests.lab.places.postgres_server import postgres_server
+from tests.lab.places.services import postgres_schema
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 from tests.task_server.faults.peer import ATTEMPTS, LEASE_MS, MAX_PENDING, workers_on
 from tests.task_server.stores.support import (
     LEASE,

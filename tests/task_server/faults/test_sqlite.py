@@ -15,8 +15,8 @@ import pytest
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore, change_log, tables
 from foundation_rt.base.database.migrations import Migration, migrate_sqlite, read_migrations
 from foundation_rt.errors import UsageError
-from tests.support import fork_server
-from tests.support.sizes import size
+from tests.lab.servers import fork_server
+from tests.lab.sizes import size
 from tests.task_server.faults.storing import ATTEMPTS
 from tests.task_server.stores.support import (
     MAX_ATTEMPTS,

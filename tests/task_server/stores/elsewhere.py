@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from foundation_rt.apps.task_server.store import Change
-from tests.support import fork_server
+from tests.lab.servers import fork_server
 
 ROOT = Path(__file__).parents[3]
 _LENGTH = 8

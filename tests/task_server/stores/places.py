@@ -12,7 +12,7 @@ from attrs import frozen
 
 from foundation_rt.apps.task_server.store import TaskServerStore
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
-from tests.support.services import emptied_postgres_schema
+from tests.lab.places.services import emptied_postgres_schema
 from tests.task_server.stores.elsewhere import StoreElsewhere
 
 Make = Callable[[], TaskServerStore]

@@ -16,9 +16,9 @@ import pytest
 
 from foundation_rt.apps.task_server.jobs import JobClaim
 from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore
-from tests.support.postgres_server import postgres_server
-from tests.support.services import unique_name
-from tests.support.sizes import size
+from tests.lab.places.postgres_server import postgres_server
+from tests.lab.places.services import unique_name
+from tests.lab.sizes import size
 from tests.task_server.stores.support import MAX_ATTEMPTS, add, submit, task
 
 READ = (

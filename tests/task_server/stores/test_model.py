@@ -40,7 +40,7 @@ from foundation_rt.apps.task_server.store import (
     VersionConflictError,
 )
 from foundation_rt.apps.task_server.tasks import STATUSES, NewTask, SortKey, Task
-from tests.support.sizes import size
+from tests.lab.sizes import size
 from tests.task_server.stores.model import ModelClaim, ModelStore, ModelTask, figures
 from tests.task_server.stores.places import PLACES_OF_LISTS, Place
 from tests.task_server.stores.support import LEASE, new_job

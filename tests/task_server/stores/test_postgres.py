@@ -17,7 +17,7 @@ from foundation_rt.apps.task_server.store import TasksNotFoundError, TaskUpdate
 from foundation_rt.apps.task_server.stores.postgres import PostgresTaskStore, lists, statements
 from foundation_rt.apps.task_server.stores.postgres.adapter import MIGRATIONS
 from foundation_rt.errors import UsageError
-from tests.support.services import postgres_schema
+from tests.lab.places.services import postgres_schema
 from tests.task_server.stores.support import (
     MAX_PENDING,
     add,

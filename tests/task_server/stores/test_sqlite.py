@@ -14,7 +14,7 @@ from foundation_rt.apps.task_server.queries import After, TaskFilter, TaskQuery
 from foundation_rt.apps.task_server.stores.sqlite import SqliteTaskStore
 from foundation_rt.apps.task_server.tasks import STATUSES, NewTask, SortKey
 from foundation_rt.base.database.sqlite.committer import Committer
-from tests.support.sizes import size
+from tests.lab.sizes import size
 from tests.task_server.stores.places import new_folder
 from tests.task_server.stores.support import PAST, add, opened, stored, task
 

@@ -14,8 +14,8 @@ from starlette.routing import Mount
 from foundation_rt import ConfigError, RegistrationError, Server, UsageError
 from foundation_rt.errors import MissingExtraError
 from foundation_rt.protocol.principal import Principal
-from tests.support.asgi import PATIENCE, ask, call, open_session, request, visit
-from tests.support.http_harness import STOP_SECONDS, harness
+from tests.lab.servers.asgi import PATIENCE, ask, call, open_session, request, visit
+from tests.lab.servers.http_harness import STOP_SECONDS, harness
 
 KEY = "0123456789abcdef-key"
 

@@ -15,17 +15,17 @@ import httpx2
 import pytest
 
 from tests.integration.test_http_auth import call, text_of
-from tests.support.identity_provider import (
+from tests.lab.login.client import CALLBACK, VERIFIER, LoginClient, said, transaction_of
+from tests.lab.login.identity_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
     IdentityProviderFake,
     running_provider,
 )
-from tests.support.issuer import EC
-from tests.support.login_client import CALLBACK, VERIFIER, LoginClient, said, transaction_of
-from tests.support.login_server import STATE_KEY, serving
-from tests.support.process import PATIENCE, ServerProcess
-from tests.support.services import need_redis
+from tests.lab.login.issuer import EC
+from tests.lab.login.server import STATE_KEY, serving
+from tests.lab.places.services import need_redis
+from tests.lab.servers.process import PATIENCE, ServerProcess
 
 
 @pytest.fixture(scope="module")

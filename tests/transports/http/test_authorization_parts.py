@@ -48,10 +48,10 @@ from foundation_rt.http.authorization.store import (
     make_store,
 )
 from foundation_rt.http.seal import Seal
-from tests.support import fork_server
-from tests.support.login_client import CALLBACK, VERIFIER, transaction_of
-from tests.support.scripted_http import self_signed
-from tests.support.services import need_redis
+from tests.lab.login.client import CALLBACK, VERIFIER, transaction_of
+from tests.lab.peers.scripted_http import self_signed
+from tests.lab.places.services import need_redis
+from tests.lab.servers import fork_server
 
 STATE_KEY = "5e" * 32
 RIGHT: dict[str, Any] = {
@@ -124,10 +124,10 @@ def test_workers_are_refused_with_logins_in_memory(tmp_path: Path) -> None:
     line += ["--http", "127.0.0.1:0"]
     for key, named in ((None, b"security.state_key"), (STATE_KEY, b"authorization.store")):
         keyed = {} if key is None else {"FOUNDATION_RT_SECURITY__STATE_KEY": key}
-        from tests.support.http_server import free_port
+        from tests.lab.servers.http_server import free_port
 
         line[-1] = f"127.0.0.1:{free_port()}"
-        from tests.support.process import environment
+        from tests.lab.servers.process import environment
 
         env = {**environment(), **given, **keyed}
         done = fork_server.run(line, env=env, capture_output=True, timeout=60)

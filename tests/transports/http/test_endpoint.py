@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from foundation_rt import ToolContext
-from tests.support.asgi import (
+from tests.lab.places.services import need_redis
+from tests.lab.servers.asgi import (
     META,
     PATIENCE,
     REVISION,
@@ -28,8 +29,7 @@ from tests.support.asgi import (
     request,
     visit,
 )
-from tests.support.http_harness import HttpHarness, harness
-from tests.support.services import need_redis
+from tests.lab.servers.http_harness import HttpHarness, harness
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 

@@ -21,8 +21,8 @@ from foundation_rt.http.event_store import (
     new_stream_id,
     parse_event_id,
 )
-from tests.support.gate import Gate
-from tests.support.services import need_redis, unique_name
+from tests.lab.places.gate import Gate
+from tests.lab.places.services import need_redis, unique_name
 
 SESSION = "session-1"
 RECORD = SessionRecord("alice", "2025-11-25")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import ForwardedError
-from tests.support.asgi import ask, call, open_session, request
-from tests.support.forwarders import ScriptedForwarder
-from tests.support.http_harness import STOP_SECONDS, HttpHarness, make_server
+from tests.lab.peers.forwarders import ScriptedForwarder
+from tests.lab.servers.asgi import ask, call, open_session, request
+from tests.lab.servers.http_harness import STOP_SECONDS, HttpHarness, make_server
 
 
 def answer(asked: Any, context: Any) -> dict[str, Any]:

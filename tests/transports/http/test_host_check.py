@@ -22,7 +22,7 @@ from foundation_rt.http.asgi import (
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.http.host_check import is_loopback, make_host_check
 from foundation_rt.http.request import ClientGone, read_body
-from tests.support.virtual_loop import run_virtual
+from tests.lab.clock.virtual_loop import run_virtual
 
 
 def verdict(host: str | None, origin: str | None = None, /, **settings: Any) -> int | None:

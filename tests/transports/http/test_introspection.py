@@ -20,8 +20,8 @@ from foundation_rt.http.auth import introspection, jwks
 from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
 from foundation_rt.protocol.principal import Principal
 from tests.integration.test_http_auth import APP, call, text_of
-from tests.support.http_server import serve_http
-from tests.support.issuer import AUDIENCE, NOW, Issuer, running_issuer, token
+from tests.lab.login.issuer import AUDIENCE, NOW, Issuer, running_issuer, token
+from tests.lab.servers.http_server import serve_http
 
 SECRET = "the secret: of 100%"
 GOOD = {"active": True, "sub": "alice", "aud": AUDIENCE, "scope": "a b", "client_id": "desk"}

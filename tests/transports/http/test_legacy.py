@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from tests.support.asgi import Visit, request, visit
-from tests.support.http_harness import HttpHarness, harness
+from tests.lab.servers.asgi import Visit, request, visit
+from tests.lab.servers.http_harness import HttpHarness, harness
 
 INITIALIZE = request(
     "initialize",

@@ -22,8 +22,8 @@ from foundation_rt.http import uvicorn_websocket
 from foundation_rt.http.mounted_app import SUBPROTOCOL
 from foundation_rt.http.serve import HttpServing, make_serving
 from foundation_rt.http.uvicorn_websocket import MAX_FRAMES, BoundedWebSocket
-from tests.support.asgi import visit
-from tests.support.leaks import tasks
+from tests.lab.checks.leaks import tasks
+from tests.lab.servers.asgi import visit
 
 TOKEN = "t" * 43
 KEY = {"X-API-Key": TOKEN}

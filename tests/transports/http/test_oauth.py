@@ -29,7 +29,7 @@ from foundation_rt.http.auth.jwks import KeySource
 from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.protocol.principal import Principal
-from tests.support.issuer import (
+from tests.lab.login.issuer import (
     AUDIENCE,
     EC,
     ED,
@@ -40,7 +40,7 @@ from tests.support.issuer import (
     running_issuer,
     token,
 )
-from tests.support.trickle import TRICKLES, trickling
+from tests.lab.peers.trickle import TRICKLES, trickling
 
 
 class Logger:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import PageAccess, Server, UsageError
-from tests.support.asgi import Visit, visit
+from tests.lab.servers.asgi import Visit, visit
 
 TOKEN = "t" * 43
 KEY = "0123456789abcdef-key"

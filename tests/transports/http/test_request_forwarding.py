@@ -26,7 +26,7 @@ from foundation_rt.http.cluster.worker_connections import (
 )
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.http.request import HttpRequest
-from tests.support.asgi import PATIENCE, Visit
+from tests.lab.servers.asgi import PATIENCE, Visit
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nDate: now\r\n"

@@ -21,8 +21,8 @@ from foundation_rt.http.headers import make_header_selection
 from foundation_rt.kernel.session import NO_HEADERS
 from foundation_rt.protocol.http_headers import RequestHeaders
 from foundation_rt.testing import TestClient
-from tests.support.asgi import Visit, ask, open_session, post, request
-from tests.support.services import need_redis
+from tests.lab.places.services import need_redis
+from tests.lab.servers.asgi import Visit, ask, open_session, post, request
 
 SECRET = "token-of-a-user"
 KEY = "k" * 32

@@ -20,9 +20,9 @@ from foundation_rt.base.config.http_sections import HttpSection, OauthSection
 from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from tests.support.asgi import META, REVISION, visit
-from tests.support.core import INITIALIZE, INITIALIZED, make_core, replies, request
-from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
+from tests.lab.login.issuer import AUDIENCE, Issuer, running_issuer, token
+from tests.lab.servers.asgi import META, REVISION, visit
+from tests.lab.servers.core import INITIALIZE, INITIALIZED, make_core, replies, request
 
 API_KEY = "k" * 32
 PATIENCE = 60.0

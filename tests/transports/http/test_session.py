@@ -15,10 +15,10 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.open_requests import SentRequests, fail_requests
 from foundation_rt.http.session import ClientAbsence
-from tests.support.asgi import AsgiSession, Visit, open_session, request
-from tests.support.fake_scheduler import FakeTimer
-from tests.support.http_harness import HttpHarness, harness
-from tests.support.sizes import examples
+from tests.lab.clock.fake_scheduler import FakeTimer
+from tests.lab.servers.asgi import AsgiSession, Visit, open_session, request
+from tests.lab.servers.http_harness import HttpHarness, harness
+from tests.lab.sizes import examples
 
 GRACE_MS = 10_000
 

@@ -12,7 +12,7 @@ import pytest
 from foundation_rt import Server, ServerOptions, ToolContext
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.http.session_table import session_key_of
-from tests.support.asgi import AsgiSession, call, open_session, request, visit
+from tests.lab.servers.asgi import AsgiSession, call, open_session, request, visit
 
 IDLE_MS = 1000
 

@@ -12,7 +12,7 @@ from foundation_rt.http.cluster.session_seal import MAX_ID_LENGTH, IdSeal, Worke
 from foundation_rt.protocol.peer import Peer, describe_peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 SEAL = IdSeal("5a" * 32)
 OWNER = WorkerName("0123456789ab", 3)

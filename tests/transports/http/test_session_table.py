@@ -20,7 +20,7 @@ from foundation_rt.http.session_table import (
     session_quota,
 )
 from foundation_rt.protocol.principal import Principal, identity_of
-from tests.support.sizes import examples
+from tests.lab.sizes import examples
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 OWNERS = (ALICE, BOB, Principal("carol"), Principal("dave"), Principal("eve"))

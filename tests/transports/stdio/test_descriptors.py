@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import environment
+from tests.lab.servers.process import environment
 
 PATIENCE = 60.0
 

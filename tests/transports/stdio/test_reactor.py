@@ -14,7 +14,7 @@ from contextlib import suppress
 import pytest
 
 from foundation_rt.kernel.stdio.reactor import GONE, READABLE, Reactor
-from tests.support.process import environment
+from tests.lab.servers.process import environment
 
 PATIENCE = 60.0
 

@@ -1,0 +1,185 @@
+"""Harnesses for the processes of servers that misbehave: their scripts, logs and leftovers.
+
+    with MisbehavingHarness({"initialize": [["kill"]]}, {}) as harness:
+        connect(harness.command, cwd=ROOT) ...
+        assert len(harness.messages("initialize")) == 2
+
+At the end of the `with` block every process that a server has started must be gone. A process that
+no signal reaches (`grandchild elsewhere`) is killed there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from foundation_rt.files import replacing
+from tests.lab.peers.misbehaving import KILL
+from tests.lab.peers.misbehaving_script import Act
+from tests.lab.servers import fork_server
+
+if sys.platform == "win32":
+    from tests.lab.programs import windows_processes
+
+ROOT = Path(__file__).parents[3]
+HANDSHAKE = "2025-11-25"
+
+PATIENCE = 60.0
+"""Seconds within which a killed process must have ended."""
+
+Acts = dict[str, list[Act]]
+
+
+class MisbehavingHarness:
+    """A script in a file, and the log of the servers that run it.
+
+    Args:
+        starts: for each start of the server, its acts by point; further starts use the last.
+        revision: the protocol revision of the server.
+    """
+
+    def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="misbehaving-")
+        self._script = Path(self._directory.name, "script.json")
+        self._log = Path(self._directory.name, "log.jsonl")
+        self._log.touch()
+        self.revision = revision
+        self.play(*starts)
+
+    def __enter__(self) -> MisbehavingHarness:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        left = self.left()
+        for each in filter(is_alive, self.processes()):
+            os.kill(each["pid"], KILL)
+        self._directory.cleanup()
+        if kind is None:
+            assert left == []
+
+    def play(self, *starts: Acts) -> None:
+        """Replace the script."""
+        with replacing(self._script) as file:
+            file.write(json.dumps({"revision": self.revision, "starts": starts}).encode())
+
+    def forget(self) -> None:
+        """Empty the log."""
+        os.truncate(self._log, 0)
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        """The arguments of a server: the paths of script and log."""
+        return str(self._script), str(self._log)
+
+    @property
+    def command(self) -> list[str]:
+        """The command of the server over stdio; it must run in `ROOT`."""
+        return [sys.executable, "-m", "tests.lab.peers.misbehaving", *self.arguments]
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """Return the events of this name in the log."""
+        lines = map(json.loads, self._log.read_text().splitlines())
+        return [each for each in lines if each["event"] == event]
+
+    def messages(self, method: str) -> list[dict[str, Any]]:
+        """Return the messages of this method that were received."""
+        return [each for each in self.events("message") if each["method"] == method]
+
+    def nonces(self) -> list[str]:
+        """Return the nonces of all calls that were received, in order."""
+        return [each["nonce"] for each in self.messages("tools/call")]
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Return all processes that were started: `pid`, `started`, and `where` of a grandchild."""
+        return self.events("start") + self.events("grandchild")
+
+    def left(self) -> list[dict[str, Any]]:
+        """Return the processes that have not ended, after up to `PATIENCE` seconds for each."""
+        ours = [each for each in self.processes() if each.get("where") != "elsewhere"]
+        return [each for each in ours if is_alive(each) and not has_ended(each["pid"])]
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process ends within `PATIENCE` seconds."""
+    if sys.platform == "win32":
+        return windows_processes.has_ended(pid, PATIENCE)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], PATIENCE)[0])
+    finally:
+        os.close(descriptor)
+
+
+def is_alive(process: dict[str, Any]) -> bool:
+    """Return whether a process of the log still runs, or is a zombie child of this process."""
+    if sys.platform == "win32":
+        return windows_processes.started(process["pid"]) == process["started"]
+    try:
+        with open(f"/proc/{process['pid']}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return False
+    state, parent, started = fields[0], int(fields[1]), fields[19]
+    return started == process["started"] and (state != "Z" or parent == os.getpid())
+
+
+class MisbehavingHttpHarness(MisbehavingHarness):
+    """A harness for a server over HTTP, which the test starts and kills.
+
+    Attributes:
+        url: the endpoint of the server, from the first start on.
+    """
+
+    def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
+        super().__init__(*starts, revision=revision)
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/mcp"
+
+    def __enter__(self) -> MisbehavingHttpHarness:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        super().__exit__(kind, error, traceback)
+
+    def start(self) -> None:
+        """Start the server, on the same port each time."""
+        command = [sys.executable, "-m", "tests.lab.peers.misbehaving_http", *self.arguments]
+        self._process = fork_server.Popen(
+            [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            self._port = int(output.readline())
+
+    def stop(self) -> None:
+        """Kill the server, unless it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
