@@ -87,6 +87,7 @@ PURE = (
     "apps.host.orchestrator.results",
     "apps.host.sessions.interruption",
     "apps.host.sessions.live_chat",
+    "apps.host.sessions.operations",
     "apps.host.sessions.rows",
     "apps.host.sessions.store",
     "client.transports.redaction",

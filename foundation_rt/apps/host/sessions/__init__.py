@@ -1,7 +1,8 @@
 """The sessions of the chat host: chats that survive cuts, restarts and dead workers.
 
     store        the protocol of stores, its values, limits and errors
-    memory, sqlite, postgres   the stores; rows, statements, postgres_workers are parts of them
+    memory, sqlite, postgres   the stores; sqlite and postgres perform the same `operations`;
+                 rows, statements, postgres_workers are parts of them
     live_chat    a chat in memory: its messages, state, and the numbers of its events; pure
     interruption the events and messages that end a turn which cannot go on; pure
     saving       storing before showing; whether the store can be used

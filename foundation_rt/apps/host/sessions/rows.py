@@ -17,7 +17,6 @@ from .store import (
     title_of,
 )
 
-HEAD_COLUMNS = "principal, created_at, last_active_at, last_seq, first_seq, version, state, running"
 PURGE_PAGE, MOST_PURGED = 500, 20
 """Chats that are looked at, and deleted, in one transaction of a purge."""
 INDEX_PAGE = 100
@@ -94,7 +93,7 @@ def read_turn(body: bytes) -> ChatTurn:
 
 
 def head_row(head: ChatHead) -> tuple[object, ...]:
-    """Return the columns of `HEAD_COLUMNS`."""
+    """Return the columns of a head in which no turn runs: those of `statements.CREATE`."""
     return (
         to_blob(head.principal),
         head.created_at,
@@ -103,12 +102,11 @@ def head_row(head: ChatHead) -> tuple[object, ...]:
         head.first_seq,
         head.version,
         to_bytes(head.state),
-        None if head.running is None else turn_body(head.running),
     )
 
 
 def read_head(row: Sequence[Any]) -> ChatHead:
-    """Return the head of a row of `HEAD_COLUMNS`."""
+    """Return the head of a row of `statements.HEAD`."""
     principal, created_at, last_active_at, last_seq, first_seq, version, state, running = row
     return ChatHead(
         principal=from_blob(principal),

@@ -1,4 +1,7 @@
-"""The statements of chats in PostgreSQL."""
+"""The statements of chats, as PostgreSQL takes them, and what SQLite takes in their place.
+
+SQLite takes the others, too, without schemas, types and locks of rows.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ SELECT position, body FROM {{schema}}.chat_message WHERE chat = {_CHAT} AND vers
 ORDER BY position
 """
 SIZES = f"""
-SELECT octet_length(frame) FROM {{schema}}.chat_event WHERE chat = {_CHAT} ORDER BY seq
+SELECT length(frame) FROM {{schema}}.chat_event WHERE chat = {_CHAT} ORDER BY seq
 """
 TAIL = """
 SELECT seq, frame FROM {schema}.chat_event JOIN {schema}.chat ON chat.id = chat_event.chat
-WHERE state <> '' AND seq > last_seq - %b::bigint AND key = %b ORDER BY seq
+WHERE seq > last_seq - %b::bigint AND key = %b ORDER BY seq
 """
 WAITING = f"SELECT body FROM {{schema}}.chat_turn WHERE chat = {_CHAT} ORDER BY position"
 FRAMES_AFTER = f"""
@@ -78,13 +81,13 @@ PURGEABLE = f"""
 SELECT id, key, {_IS_IDLE} FROM {{schema}}.chat WHERE id > %b::bigint ORDER BY id LIMIT %b::bigint
 """
 PURGE = f"""
-DELETE FROM {{schema}}.chat WHERE id = ANY(%b::bigint[]) AND {_IS_IDLE} RETURNING key
+DELETE FROM {{schema}}.chat WHERE id = %b::bigint AND {_IS_IDLE} RETURNING key
 """
 
 LOCK_RECENT = "SELECT id, recent, running FROM {schema}.chat WHERE key = %b FOR UPDATE"
 COUNT_TURNS = """
-SELECT EXISTS (SELECT FROM {schema}.chat_message m WHERE m.chat = c.id AND m.id = %(name)b)
-       OR EXISTS (SELECT FROM {schema}.chat_turn t WHERE t.chat = c.id
+SELECT EXISTS (SELECT 1 FROM {schema}.chat_message m WHERE m.chat = c.id AND m.id = %(name)b)
+       OR EXISTS (SELECT 1 FROM {schema}.chat_turn t WHERE t.chat = c.id
                   AND t.message_id = %(name)b),
        (SELECT count(*) FROM {schema}.chat_turn t WHERE t.chat = c.id)
 FROM {schema}.chat AS c WHERE key = %(key)b
@@ -109,7 +112,9 @@ SELECT position, body FROM {{schema}}.chat_turn WHERE chat = {_CHAT} ORDER BY po
 """
 DROP_TURN = "DELETE FROM {schema}.chat_turn WHERE position = %b::bigint"
 RUN = """
-UPDATE {schema}.chat SET running = %b, turn_id = %b::text, worker = %b::text WHERE id = %b::bigint
+UPDATE {schema}.chat
+SET running = %(running)b, turn_id = %(turn_id)b::text, worker = %(worker)b::text
+WHERE id = %(chat)b::bigint
 """
 WRITE = """
 UPDATE {schema}.chat
@@ -124,13 +129,15 @@ RETURNING id, version
 # Both are idempotent: a commit whose result is unknown is repeated.
 PUT_MESSAGES = """
 INSERT INTO {schema}.chat_message (chat, version, position, id, body, words)
-SELECT %b::bigint, %b::bigint, * FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[])
+SELECT * FROM unnest(
+    %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]
+)
 ON CONFLICT (chat, position)
 DO UPDATE SET body = excluded.body, words = excluded.words, version = excluded.version
 """
 ADD_EVENTS = """
 INSERT INTO {schema}.chat_event (chat, seq, frame)
-SELECT %b::bigint, * FROM unnest(%b::bigint[], %b::bytea[])
+SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bytea[])
 ON CONFLICT (chat, seq) DO NOTHING
 """
 DROP_EVENTS = "DELETE FROM {schema}.chat_event WHERE chat = %b::bigint AND seq < %b::bigint"
@@ -159,6 +166,35 @@ DELETE FROM {schema}.decision WHERE principal = %b AND position NOT IN (
     LIMIT %b::bigint
 )
 """
+
+# -- SQLite ---------------------------------------------------------------------------------------
+
+HAS = f"SELECT 1 FROM {{schema}}.chat_message WHERE chat = {_CHAT} AND instr(words, %b) LIMIT 1"
+RUNNING = "SELECT key FROM {schema}.chat WHERE running IS NOT NULL LIMIT 1"
+SQLITE = {
+    SET_TITLES: "UPDATE chat SET title = ?2 WHERE id = ?1",
+    SET_WORDS: "UPDATE chat_message SET words = ?3 WHERE chat = ?1 AND position = ?2",
+    PURGEABLE: """
+SELECT id, key, last_active_at < ? AND running IS NULL FROM chat WHERE id > ? ORDER BY id LIMIT ?
+""",
+    PURGE: """
+DELETE FROM chat WHERE id = ? AND last_active_at < ? AND running IS NULL RETURNING key
+""",
+    LOCK_RUNNING: "SELECT id, version, running, NULL FROM chat WHERE key = ?",
+    RUN: "UPDATE chat SET running = :running WHERE id = :chat",
+    WRITE: """
+UPDATE chat
+SET last_seq = :last_seq, first_seq = :first_seq, last_active_at = :last_active_at, state = :state,
+    version = version + 1, running = CASE WHEN :ends THEN NULL ELSE running END
+WHERE key = :key AND turn_id(running) IS :fence
+RETURNING id, version
+""",
+    PUT_MESSAGES: """
+INSERT OR REPLACE INTO chat_message (chat, version, position, id, body, words)
+VALUES (?, ?, ?, ?, ?, ?)
+""",
+    ADD_EVENTS: "INSERT OR REPLACE INTO chat_event (chat, seq, frame) VALUES (?, ?, ?)",
+}
 
 # -- workers --------------------------------------------------------------------------------------
 
