@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from attrs import field, frozen
@@ -21,6 +22,11 @@ from ...base.exact_json import dumps
 
 THOUGHT = "thought"
 """In `metadata`: a text is what the model thought. It is not sent to a model again (LLM-97)."""
+
+
+def chat_label(session_id: str) -> str:
+    """Return what logs call a chat, in their field `chat`: a hash of its id, which is a secret."""
+    return sha256(session_id.encode()).hexdigest()[:16]
 
 
 class Role(StrEnum):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server
+from foundation_rt.apps.host.chat import chat_label
 from foundation_rt.apps.host.orchestrator import TurnMetrics
-from foundation_rt.apps.host.orchestrator.observation import chat_hash
 from foundation_rt.base.logs.redaction import Redactor
 from tests.lab.host.chat import Desk, ScriptedModel, approving, call, chat, say
 
@@ -39,7 +39,7 @@ async def test_records_have_the_fields_of_the_turn_and_no_secret(
         "turn_ended",
     ]
     for each in fields:
-        assert each["chat"] == chat_hash(SECRET)
+        assert each["chat"] == chat_label(SECRET)
         assert each["requestId"] == each["correlationId"] == "t1"
         is_call = each["action"].startswith("tool_execution")
         assert each["component"] == ("MCP" if is_call else "Orchestrator")

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from foundation_rt.apps.host.chat import ChatMessage, Role
+from foundation_rt.apps.host.chat import ChatMessage, Role, chat_label
 from foundation_rt.apps.host.sessions.live_chat import LiveChat
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.store import (
@@ -20,7 +20,6 @@ from foundation_rt.apps.host.sessions.store import (
     TooManyConnectionsError,
     TooManyTurnsError,
     UnknownSessionError,
-    chat_label,
 )
 from foundation_rt.apps.host.web import socket
 from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
@@ -194,7 +193,7 @@ async def test_logs_name_a_chat_by_a_hash(
         await session.submit("fail", None)
         await read_until(connection, page, "failed")
     [record] = [each for each in caplog.records if "turn failed" in each.getMessage()]
-    assert record.fields == {"chat": chat_label(session.key)}  # type: ignore[attr-defined]
+    assert record.fields == {"chat": chat_label(session.id)}  # type: ignore[attr-defined]
     assert not any(session.id in str(vars(each)) for each in caplog.records)
 
 
@@ -468,7 +467,7 @@ async def test_chats_that_nobody_has_used_for_long_are_purged(
         assert len(kept) == (30 if isinstance(store, MemoryChatStore) else 0)
         expired = [each for each in caplog.records if each.getMessage() == "session_expired"]
         named = {each.fields["chat"] for each in expired}  # type: ignore[attr-defined]
-        assert named == {chat_label(key) for key in old if key not in kept}
+        assert named == {chat_label(key.hex()) for key in old if key not in kept}
         assert all([await store.load(key, OWNER) for key in (watched.key, busy.key, recent)])
         connection.close()
         other.close()

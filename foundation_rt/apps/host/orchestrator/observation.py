@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ..chat import TokenUsage
+from ..chat import TokenUsage, chat_label
 
 if TYPE_CHECKING:
     from .... import Server
@@ -62,11 +61,6 @@ class TurnMetrics:
         )
 
 
-def chat_hash(session_id: str) -> str:
-    """Return what stands in logs for the id of a session."""
-    return sha256(session_id.encode()).hexdigest()[:16]
-
-
 @define(eq=False)
 class TurnObservation:
     """Records what happens in one turn.
@@ -85,7 +79,7 @@ class TurnObservation:
         """Write a record of something that happened."""
         if log.isEnabledFor(level):
             given = {
-                "chat": chat_hash(self.session_id),
+                "chat": chat_label(self.session_id),
                 "requestId": self.turn_id,
                 "correlationId": self.turn_id,
                 "component": _COMPONENTS.get(action, "Orchestrator"),

@@ -22,8 +22,9 @@ from attrs import define, field
 from ....base.database.errors import DatabaseError
 from ....base.database.postgres import Listener, PostgresConnections, Query, Row, Transaction
 from ....base.exact_json import dumps, loads
+from ..chat import chat_label
 from . import statements
-from .store import Command, StoreEvents, chat_label
+from .store import Command, StoreEvents
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
 
@@ -131,7 +132,7 @@ class WorkerPresence:
             except DatabaseError:
                 raise
             except Exception:  # another worker was faster, or the chat was deleted
-                fields = {"chat": chat_label(bytes(key))}
+                fields = {"chat": chat_label(bytes(key).hex())}
                 _LOG.info("a turn of a dead worker was ended elsewhere", extra={"fields": fields})
 
     # -- changes ----------------------------------------------------------------------------------

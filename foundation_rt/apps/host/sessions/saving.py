@@ -20,7 +20,7 @@ from attrs import define, field
 
 from ....base.backoff import exponential_delay
 from ....base.database.errors import DatabaseError
-from ..chat import ChatMessage
+from ..chat import ChatMessage, chat_label
 from ..events import ServerMessage
 from .live_chat import LiveChat
 from .store import (
@@ -29,7 +29,6 @@ from .store import (
     FencedError,
     Frame,
     StoreUnavailableError,
-    chat_label,
 )
 
 _LOG = logging.getLogger("foundation_rt.host.sessions")
@@ -169,7 +168,7 @@ class Saving:
                 self._show_all()
                 await self._availability.wait()
             except Exception:  # it can never be stored: the turn fails, the store is fine
-                fields = {"chat": chat_label(self._key)}
+                fields = {"chat": chat_label(self._key.hex())}
                 _LOG.exception("a chat cannot be stored", extra={"fields": fields})
                 self.lose()
                 self._fenced()
@@ -291,5 +290,5 @@ class Availability:
 
 def log_chat(action: str, key: bytes) -> None:
     """Write a record of what has become of a chat (HOST-45)."""
-    fields = {"component": "Sessions", "action": action, "chat": chat_label(key)}
+    fields = {"component": "Sessions", "action": action, "chat": chat_label(key.hex())}
     _LOG.info(action, extra={"fields": fields})

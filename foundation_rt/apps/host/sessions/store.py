@@ -116,11 +116,6 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def chat_label(key: bytes) -> str:
-    """Return what logs call a chat, in their field `chat`: a hash of its id."""
-    return hashlib.sha256(key.hex().encode()).hexdigest()[:16]
-
-
 @frozen
 class ChatTurn:
     """A message of a person that is answered, or waits for that.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from attrs import define, evolve, field
 
 from ....base.database.errors import CommitUnknownError, DatabaseError
+from ..chat import chat_label
 from ..events import TurnState
 from ..texts import INTERNAL_ERROR
 from .interruption import close_turn
 from .live_chat import Payload
-from .store import BegunTurn, ChatTurn, chat_label
+from .store import BegunTurn, ChatTurn
 
 if TYPE_CHECKING:
     from .session import ChatSession
@@ -179,5 +180,5 @@ class TurnRunner:
 
 
 def _failure(key: bytes, error: BaseException) -> Payload:
-    _LOG.error("a turn failed", exc_info=error, extra={"fields": {"chat": chat_label(key)}})
+    _LOG.error("a turn failed", exc_info=error, extra={"fields": {"chat": chat_label(key.hex())}})
     return {"code": "INTERNAL", "message": INTERNAL_ERROR}

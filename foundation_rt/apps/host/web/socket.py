@@ -17,6 +17,7 @@ from uuid import uuid4
 from attrs import define, field
 
 from ....base.exact_json import dumps
+from ..chat import chat_label
 from ..events import ServerMessage
 from ..sessions.store import (
     ChatFullError,
@@ -27,7 +28,6 @@ from ..sessions.store import (
     TooManyConnectionsError,
     TooManyTurnsError,
     UnknownSessionError,
-    chat_label,
 )
 from ..texts import MAINTENANCE, RECONNECTED, WELCOME
 from .frames import (
@@ -367,7 +367,7 @@ class ChatSocket:
         """Write a record; `correlationId` is that of the connection (TURN-70)."""
         if log.isEnabledFor(logging.DEBUG):
             session = getattr(self, "_session", None)  # none was found, or could be made
-            chat = None if session is None else chat_label(session.key)
+            chat = None if session is None else chat_label(session.id)
             own = {"component": "WebSocket", "action": action, "chat": chat}
             log.debug(action, extra={"fields": {**own, "correlationId": self._id, **fields}})
 
