@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.apps.host.web import aids
 from foundation_rt.apps.host.web.aids import MAX_COLOURED, Colours
-from foundation_rt.apps.host.web.offers import OfferError
+from foundation_rt.apps.host.web.requests import PageRequestError
 from tests.lab.host.server import hosting
 
 
@@ -91,7 +91,7 @@ async def test_what_is_too_much_stays_plain(monkeypatch: pytest.MonkeyPatch) -> 
         assert await one.spans("python", "1") == [[1, "number"]]
         asked = (one.spans("python", "1") for _ in range(40))
         many = await asyncio.gather(*asked, return_exceptions=True)
-        assert sum(isinstance(each, OfferError) for each in many) == 8
+        assert sum(isinstance(each, PageRequestError) for each in many) == 8
         monkeypatch.setattr(aids, "find_spec", lambda _: None)
         assert await one.spans("python", "1") is None
     finally:

@@ -17,10 +17,9 @@ from foundation_rt.apps.coordinator import ServerState
 from foundation_rt.apps.host.web.offers import (
     MAX_LISTED,
     MAX_LISTED_BYTES,
-    MAX_RUNNING,
-    OfferError,
     Offers,
 )
+from foundation_rt.apps.host.web.requests import MAX_RUNNING, PageRequestError
 from foundation_rt.base.exact_json import dumps
 from foundation_rt.base.mcp_json import ServerSettings
 from tests.lab.host.server import Hosting, hosting
@@ -192,7 +191,7 @@ async def test_a_list_has_a_bounded_size() -> None:
 async def test_what_no_message_takes_is_refused_at_once(data: object) -> None:
     said = {"messages": [{"role": "user", "content": {"type": "image", "data": data}}]}
     offers = Offers(Hostile(said))  # type: ignore[arg-type]
-    with pytest.raises(OfferError, match="cannot be attached"):
+    with pytest.raises(PageRequestError, match="cannot be attached"):
         await offers.prompt("p", "s", "n", {})
 
 
@@ -217,7 +216,7 @@ def test_whatever_a_server_answers_is_used_or_refused(result: dict[str, Any]) ->
         for asked in (offers.prompt("p", "s", "n", {}), offers.resource("p", "s", "u")):
             try:
                 dumps(await asked)
-            except OfferError as error:
+            except PageRequestError as error:
                 assert error.status in (413, 422, 502)
 
     asyncio.run(ask_all())

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ....base.exact_json import dumps, loads
-from ...web_page.responses import read_body, read_object, refuse_method, send_error, send_json
-from .offers import OfferError, Offers, Room
+from ...web_page.responses import refuse_method, send_error, send_json
+from .offers import Offers
+from .requests import PageRequestError, Room, invalid, object_of, text_of
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -33,10 +34,6 @@ MAX_COLOURED = 4
 _MAX_NAME = 2_048
 _MAX_ARGUMENTS = 50
 _MAX_VALUE = 32_768
-
-
-class _WrongError(Exception):
-    """A member of a body that is not as it should be; says what was expected."""
 
 
 @define(eq=False)
@@ -64,10 +61,8 @@ class Aids:
             if posted is None:
                 found: Any = await self._offers.listed(principal)
             else:
-                found = await posted(self, _object(await read_body(receive, MAX_BODY)), principal)
-        except _WrongError as error:
-            await send_error(send, 400, "invalid_request", str(error))
-        except OfferError as error:
+                found = await posted(self, await object_of(receive, MAX_BODY), principal)
+        except PageRequestError as error:
             await send_error(send, error.status, error.code, str(error))
         else:
             await send_json(send, found)
@@ -89,7 +84,7 @@ class Aids:
     async def _colour(self, body: Mapping[str, Any], principal: str) -> Any:
         code = body.get("code")
         if type(code) is not str:
-            raise _WrongError("code: expected a text")
+            raise invalid("code: expected a text")
         language = _text(body, "language")
         with self._colouring.of(principal):
             return {"spans": await self._colours.spans(language, code)}
@@ -108,18 +103,8 @@ _POSTED = {
 }
 
 
-def _object(body: bytes | None) -> dict[str, Any]:
-    found = read_object(body)
-    if found is None:
-        raise _WrongError(f"the body: expected a JSON object of at most {MAX_BODY} bytes")
-    return found
-
-
 def _text(body: Mapping[str, Any], name: str, fewest: int = 1) -> str:
-    value = body.get(name)
-    if type(value) is not str or not fewest <= len(value) <= _MAX_NAME:
-        raise _WrongError(f"{name}: expected a text of {fewest} to {_MAX_NAME} characters")
-    return value
+    return text_of(body, name, _MAX_NAME, fewest)
 
 
 def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -128,7 +113,7 @@ def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
     if not is_right or any(
         type(each) is not str or len(each) > _MAX_VALUE for each in values.values()
     ):
-        raise _WrongError(
+        raise invalid(
             f"{name}: expected at most {_MAX_ARGUMENTS} texts of at most {_MAX_VALUE} characters"
         )
     return {str(name): str(each) for name, each in values.items()}
@@ -161,13 +146,13 @@ class Colours:
         5,000 spans or 1 s.
 
         Raises:
-            OfferError: too many texts at once.
+            PageRequestError: too many texts at once.
         """
         size = len(code.encode("utf-8", "replace"))
         if size > MAX_CODE_BYTES or not find_spec("pygments"):
             return None
         if self._waiting >= MAX_WAITING:
-            raise OfferError(429, "RATE_LIMITED", f"at most {MAX_WAITING} texts at once")
+            raise PageRequestError(429, "RATE_LIMITED", f"at most {MAX_WAITING} texts at once")
         self._waiting += 1
         try:
             async with self._turn:

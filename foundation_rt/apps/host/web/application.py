@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 from attrs import define, field
 
@@ -17,7 +16,6 @@ from ...web_page.logins import MAX_BODY
 from ...web_page.responses import (
     PageFile,
     read_body,
-    read_object,
     read_page,
     refuse_method,
     send_error,
@@ -30,6 +28,7 @@ from .aids import Aids
 from .apps import AppRequests
 from .export import export_json, export_markdown
 from .offers import Offers
+from .requests import PageRequestError, invalid, object_of, query
 from .socket import ChatSocket
 from .status import ModelList
 
@@ -130,10 +129,6 @@ _MAX_QUERY, _MAX_WORDS = 200, 8
 _PLACE = re.compile(r"([01])-([0-9]{1,15})-([0-9a-f]{64})")
 
 
-class _InvalidRequestError(Exception):
-    """A request that a client should not have sent; says what was expected."""
-
-
 @define(eq=False)
 class Rest:
     """The REST interface of a host."""
@@ -172,8 +167,8 @@ class Rest:
                 await self._list(scope, send, principal)
             else:
                 await self._of_session(scope, receive, send, name, rest, principal)
-        except _InvalidRequestError as error:
-            await send_error(send, 400, "invalid_request", str(error))
+        except PageRequestError as error:
+            await send_error(send, error.status, error.code, str(error))
         except StoreUnavailableError as error:
             retry = ((b"retry-after", b"5"),)
             await send_error(send, 503, "MAINTENANCE", str(error), retry)
@@ -184,11 +179,9 @@ class Rest:
         if scope["method"] not in ("GET", "HEAD"):
             await refuse_method(send, "GET")
             return
-        words, after = _query(scope, "query"), _place(_query(scope, "after"))
+        words, after = query(scope, "query"), _place(query(scope, "after"))
         if len(words) > _MAX_QUERY or len(words.split()) > _MAX_WORDS:
-            raise _InvalidRequestError(
-                f"query: expected at most {_MAX_QUERY} characters and {_MAX_WORDS} words"
-            )
+            raise invalid(f"query: expected at most {_MAX_QUERY} characters and {_MAX_WORDS} words")
         if principal == NOBODY:
             await send_json(send, {"chats": None, "next": None})
             return
@@ -204,30 +197,29 @@ class Rest:
             if method == "DELETE":
                 is_there = await self._sessions.delete(name, principal)
             else:
-                changes = _changes(await read_body(receive, _MAX_BODY))
+                changes = _changes(await object_of(receive, _MAX_BODY))
                 is_there = await self._sessions.change(name, principal, **changes)
-            await (send_response(send, 204) if is_there else _send_unknown(send))
+            if not is_there:
+                raise _unknown_session()
+            await send_response(send, 204)
             return
         if method not in ("GET", "HEAD") and rest != _APP:
             await refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
             return
         session = await self._sessions.find(name, principal)
         if session is None:
-            await _send_unknown(send)
-        elif rest == _APP:
-            await self._apps.respond(scope, receive, send, session, _query(scope, "call"))
+            raise _unknown_session()
+        if rest == _APP:
+            await self._apps.respond(scope, receive, send, session, query(scope, "call"))
         elif rest == _MESSAGES:
-            page = session.chat.older(_query(scope, "before"))
-            await (_send_unknown(send) if page is None else send_json(send, page))
+            page = session.chat.older(query(scope, "before"))
+            if page is None:
+                raise _unknown_session()
+            await send_json(send, page)
         elif rest:
             await _export(scope, send, session)
         else:
             await send_json(send, {**_document(session), "seq": session.last_seq})
-
-
-def _query(scope: Scope, name: str) -> str:
-    text: str = scope.get("query_string", b"").decode("latin-1")
-    return parse_qs(text, max_num_fields=20).get(name, [""])[-1]
 
 
 def _place(text: str) -> Place | None:
@@ -235,7 +227,7 @@ def _place(text: str) -> Place | None:
         return None
     match = _PLACE.fullmatch(text)
     if match is None:
-        raise _InvalidRequestError("after: expected the `next` of a list")
+        raise invalid("after: expected the `next` of a list")
     return match[1] == "1", int(match[2]), bytes.fromhex(match[3])
 
 
@@ -248,18 +240,15 @@ def _listed(chat: ListedChat) -> dict[str, object]:
     }
 
 
-def _changes(body: bytes | None) -> dict[str, Any]:
+def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ChatSessions.change`."""
-    given = read_object(body)
-    if given is None:
-        raise _InvalidRequestError(f"the body: expected a JSON object of at most {_MAX_BODY} bytes")
     title, is_pinned = given.get("title"), given.get("isPinned")
     if title is not None:
         if type(title) is not str or not title.strip() or len(title) > MAX_TITLE:
-            raise _InvalidRequestError(f"title: expected 1 to {MAX_TITLE} characters")
+            raise invalid(f"title: expected 1 to {MAX_TITLE} characters")
         title = title_of(title)
     if is_pinned is not None and type(is_pinned) is not bool:
-        raise _InvalidRequestError("isPinned: expected true or false")
+        raise invalid("isPinned: expected true or false")
     return {"title": title, "is_pinned": is_pinned}
 
 
@@ -268,10 +257,9 @@ def _document(session: ChatSession) -> dict[str, object]:
 
 
 async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
-    wanted = _query(scope, "format") or "md"
+    wanted = query(scope, "format") or "md"
     if wanted not in ("md", "json"):
-        await send_error(send, 400, "invalid_format", "format: expected md or json")
-        return
+        raise PageRequestError(400, "invalid_format", "format: expected md or json")
     headers = ((b"content-disposition", b'attachment; filename="chat.%s"' % wanted.encode()),)
     if wanted == "json":
         await send_json(send, _document(session), headers=headers)
@@ -281,5 +269,5 @@ async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
         await send_response(send, 200, body, b"text/markdown; charset=utf-8", headers)
 
 
-async def _send_unknown(send: Send) -> None:
-    await send_error(send, 404, "unknown_session", "this chat is not there")
+def _unknown_session() -> PageRequestError:
+    return PageRequestError(404, "unknown_session", "this chat is not there")

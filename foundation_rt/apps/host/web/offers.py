@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -19,12 +18,11 @@ from ....protocol.methods import (
     RESOURCES_READ,
 )
 from .frames import MAX_TEXT, AttachmentError, Attachments, read_attachments
+from .requests import MAX_RUNNING, PageRequestError, Room
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator
 
-MAX_RUNNING = 8
-"""Requests of one principal at once."""
 MAX_LISTED = 500
 """Entries of one list of one server."""
 MAX_LISTED_BYTES = 256 * 1024
@@ -39,46 +37,6 @@ _MAX_ARGUMENT_NAME = 256
 _MAX_ARGUMENTS = 50
 _LISTS = ("prompts", "resources")
 _MEMBERS = ("name", "title", "description", "uri")
-
-
-class OfferError(Exception):
-    """A request that has no result.
-
-    Attributes:
-        status: of HTTP.
-        code: for programs.
-    """
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-
-
-@define(eq=False)
-class Room:
-    """Room for some requests of each principal at once."""
-
-    _most: int
-    _running: dict[str, int] = field(factory=dict, init=False)
-
-    @contextmanager
-    def of(self, principal: str) -> Iterator[None]:
-        """Count a request of a principal while it runs.
-
-        Raises:
-            OfferError: there is no room for it.
-        """
-        count = self._running.get(principal, 0)
-        if count >= self._most:
-            raise OfferError(429, "RATE_LIMITED", f"at most {self._most} requests at once")
-        self._running[principal] = count + 1
-        try:
-            yield
-        finally:
-            self._running[principal] -= 1
-            if not self._running[principal]:
-                del self._running[principal]
 
 
 @define(eq=False)
@@ -146,7 +104,7 @@ class Offers:
                     params = {"cursor": result.get("nextCursor")}
                     if not isinstance(params["cursor"], str):
                         break
-        except (OfferError, TimeoutError):
+        except (PageRequestError, TimeoutError):
             return found
         return found
 
@@ -156,7 +114,7 @@ class Offers:
         """Return a prompt as `text` and `attachments` of a message.
 
         Raises:
-            OfferError: there is no such result.
+            PageRequestError: there is no such result.
         """
         params = {"name": name, "arguments": dict(arguments)}
         with self._room.of(principal):
@@ -176,7 +134,7 @@ class Offers:
         """Return a resource as `attachments` of a message.
 
         Raises:
-            OfferError: there is no such result.
+            PageRequestError: there is no such result.
         """
         with self._room.of(principal):
             result = await self._request(server, RESOURCES_READ, {"uri": uri}, principal)
@@ -214,13 +172,13 @@ class Offers:
     ) -> dict[str, Any]:
         connections = self._coordinator.server(server)
         if connections is None:
-            raise OfferError(404, "unknown_server", "there is no such server")
+            raise PageRequestError(404, "unknown_server", "there is no such server")
         # Without isolation one connection serves everybody, and a further one would be a process.
         own = principal if self._is_isolated(server) else None
         try:
             return await connections.request(method, params, principal=own, timeout_ms=_TIMEOUT_MS)
         except MCPError as error:
-            raise OfferError(502, "server_failed", str(error)[:_MAX_WORDS]) from None
+            raise PageRequestError(502, "server_failed", str(error)[:_MAX_WORDS]) from None
 
 
 @define
@@ -256,7 +214,7 @@ class _Said:
         try:
             self._read += read_attachments([attachment])
         except AttachmentError as error:
-            raise OfferError(
+            raise PageRequestError(
                 422, "not_attachable", f"{shown} cannot be attached: expected {error.expected}"
             ) from None
         self.attachments.append(attachment)
@@ -265,11 +223,11 @@ class _Said:
         """Return both as JSON.
 
         Raises:
-            OfferError: the text is longer than that of a message may be (HOST-22).
+            PageRequestError: the text is longer than that of a message may be (HOST-22).
         """
         text = "\n\n".join(self.texts)
         if len(text) > MAX_TEXT:
-            raise OfferError(413, "too_large", f"this has more than {MAX_TEXT} characters")
+            raise PageRequestError(413, "too_large", f"this has more than {MAX_TEXT} characters")
         return {"text": text, "attachments": self.attachments}
 
 

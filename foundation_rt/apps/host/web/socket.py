@@ -11,7 +11,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import parse_qs
 from uuid import uuid4
 
 from attrs import define, field
@@ -38,6 +37,7 @@ from .frames import (
     attachments_of,
     parse_frame,
 )
+from .requests import query
 
 if TYPE_CHECKING:
     from ...web_page.responses import Event, Receive, Scope, Send
@@ -380,9 +380,7 @@ def _connection_message(state: str, message: str, session_id: str) -> ServerMess
 
 def _address(scope: Scope) -> tuple[str | None, int | None]:
     """Return the session that is wanted, and the number of the newest event that was seen."""
-    query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=20)
-    session = query.get("session", [""])[-1] or None
-    after = query.get("after", [""])[-1]
+    session, after = query(scope, "session") or None, query(scope, "after")
     if not (after.isascii() and after.isdecimal() and len(after) <= _MAX_SEQ_DIGITS):
         return session, None
     return session, int(after)
