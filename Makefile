@@ -128,6 +128,7 @@ mutants: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.counts
 	$(BIN)/mypy
 
 # Instructions need valgrind. SECTIONS=names: these. SAVE=1: write what it finds into bench/baseline.toml.

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.counts import (
+    CEILINGS,
+    above,
     calls_of,
     frames_of,
     inline_call,
@@ -44,9 +46,8 @@ def test_blanks_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
 
 
 def test_report_has_a_row_for_each_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.counts.lines_of_code", lambda path: 1)  # two thousand files
-    monkeypatch.setattr("tests.counts.largest_circle", lambda: 1)
-    text = report()
+    monkeypatch.setattr("tests.counts.largest_circle", lambda: 1)  # reads two thousand files
+    text = report({"package": (7, 70), "tests": (8, 80)})
     parts = (
         "kernel",
         "loaded",
@@ -59,3 +60,11 @@ def test_report_has_a_row_for_each_count(monkeypatch: pytest.MonkeyPatch) -> Non
         "entries",
     )
     assert all(part in text for part in parts)
+
+
+def test_what_is_above_its_ceiling_is_named() -> None:
+    files, lines = CEILINGS["package"]
+    assert not above({"package": (files, lines)})
+    assert above({"package": (files, lines + 1)}) == [
+        f"package: {lines + 1:,} lines, more than {lines:,}"
+    ]
