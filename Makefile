@@ -109,9 +109,10 @@ simulate: $(INSTALLED)
 		$(if $(SEED),--seed $(SEED)) $(if $(REQUESTS),--requests $(REQUESTS))
 
 # MINUTES=n [SEED=m]: so long mixed load on every server, and whether anything grows or is left.
-# With a threshold that glibc does not raise after a large message, so that growth is that of the programs.
+# With one arena of glibc, and a threshold that it does not raise after a large message, so that growth is that of
+# the programs.
 soak: $(INSTALLED)
-	MALLOC_MMAP_THRESHOLD_=131072 $(BIN)/python -m tests.soak $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+	MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 $(BIN)/python -m tests.soak $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 # INPUTS=n [SEED=m] [ONLY=names]: so many hostile inputs for each reader of bytes, guided by coverage; what reaches
 # new lines, or fails, is kept in tests/corpus. And hostile texts for the modules of the pages, in a browser.
