@@ -31,6 +31,7 @@ TESTS = [
     "tests/agents/ledger/test_cron.py",
     "tests/client/results/test_schema_costs.py",
     "tests/client/transports/test_http.py",
+    "tests/client/transports/test_http_vectors.py",
     "tests/jsonschema/test_compilation.py",
     "tests/jsonschema/test_rust_validator.py",
     "tests/middleware/test_metrics.py",

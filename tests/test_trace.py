@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.peers import client_vectors
+from tests.lab.peers import client_http_vectors, client_vectors
 from tests.lab.peers import vectors as server_vectors
 from tests.trace import MAX_WORDS, ROOT, Trace, main, report, trace, vectors
 
@@ -41,6 +41,10 @@ def test_every_conversation_that_proves_a_rule_is_replayed() -> None:
     replayed = {f"spec/vectors/{each.file}.jsonl: {each.name}" for each in server_vectors.load()}
     replayed |= {
         f"spec/vectors/client/{each.file}.jsonl: {each.name}" for each in client_vectors.load()
+    }
+    replayed |= {
+        f"spec/vectors/client/http/{each.file}.jsonl: {each.name}"
+        for each in client_http_vectors.load()
     }
     assert {vector for vector, _ in vectors(ROOT / "spec")} == replayed
 

@@ -1,6 +1,6 @@
 """What only servers over HTTP can do wrong: at any point of the handshake, and between calls.
 
-What a single response can have wrong is in `transports/test_http.py`.
+What a single response can have wrong is in `spec/vectors/client/http`.
 """
 
 from __future__ import annotations

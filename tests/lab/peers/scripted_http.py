@@ -134,16 +134,7 @@ async def never(asked: ReceivedRequest, out: ScriptedReply) -> None:
     await out.gone()
 
 
-def whole(status: int, body: bytes = b"", **headers: str) -> Script:
-    """Return a script that gives this response to everything."""
-
-    async def script(asked: ReceivedRequest, out: ScriptedReply) -> None:
-        out.whole(status, body, **headers)
-
-    return script
-
-
-def in_session(script: Script = empty_result, session_id: str = "s-1") -> Script:
+def in_session(script: Script = empty_result) -> Script:
     """Return a script for all but the beginning and the end of a session, which are answered."""
 
     async def in_session(asked: ReceivedRequest, out: ScriptedReply) -> None:
@@ -152,7 +143,7 @@ def in_session(script: Script = empty_result, session_id: str = "s-1") -> Script
         elif asked.method == "GET" and "last-event-id" not in asked.headers:
             out.whole(405)
         elif asked.rpc == "initialize":
-            out.result(mcp_session_id=session_id)
+            out.result(mcp_session_id="s-1")
         elif asked.rpc == "notifications/initialized":
             out.whole(202)
         else:
@@ -350,13 +341,16 @@ class Talk:
         line = orjson.dumps({"jsonrpc": "2.0", "method": method})
         self.transport.send(ClientMessage(line, None, method, revision=self.revision))
 
-    async def begin(self, revision: Revision = SESSIONS) -> Any:
-        """Perform the handshake; return the result of `initialize`."""
-        said = await self.call("initialize")
+    def agree(self, revision: Revision) -> None:
+        """Send this revision from now on: the result of `initialize` named it."""
         self.revision = revision
         self.transport.negotiated(revision)
+
+    async def begin(self) -> None:
+        """Perform the handshake."""
+        await self.call("initialize")
+        self.agree(SESSIONS)
         self.notify("notifications/initialized")
-        return said
 
 
 async def _outcome(waiting: asyncio.Future[Any]) -> Any:
