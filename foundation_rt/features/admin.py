@@ -18,6 +18,7 @@ from attrs import define
 
 from ..agents.errors import AgentNotFoundError
 from ..base.exact_json import dumps
+from ..base.jsonschema.objects import closed_object
 from ..errors import ErrorCode, RegistrationError, ToolError
 from ..kernel.registry.tool_definition import MAX_TOOL_NAME_LENGTH, ToolDefinition
 from ..kernel.registry.tools import ExecutionMode
@@ -52,9 +53,8 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_NAME_LENGTH}
 REGISTER_TOOL = ToolDefinition(
     name="admin/registerTool",
     description="Register a tool of one of the predefined types.",
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=closed_object(
+        {
             "name": {**_NAME, "description": "Name of the new tool."},
             "description": {"type": "string", "description": "What the new tool is for."},
             "toolType": {"enum": [*CANONICAL_SCHEMAS], "description": "What the new tool does."},
@@ -64,20 +64,14 @@ REGISTER_TOOL = ToolDefinition(
             },
             "version": {"type": "string", "description": "Version of the new tool."},
         },
-        "required": ["name", "description", "toolType"],
-        "additionalProperties": False,
-    },
+        ["name", "description", "toolType"],
+    ),
 )
 
 UNREGISTER_TOOL = ToolDefinition(
     name="admin/unregisterTool",
     description="Remove a tool that was registered while the server runs.",
-    input_schema={
-        "type": "object",
-        "properties": {"name": {**_NAME, "description": "Name of the tool."}},
-        "required": ["name"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"name": {**_NAME, "description": "Name of the tool."}}),
 )
 
 

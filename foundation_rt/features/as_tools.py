@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..base.cursors import InvalidCursor
+from ..base.jsonschema.objects import closed_object
 from ..errors import ErrorCode, JsonRpcError, ToolError
 from ..kernel.registry.tool_definition import ToolDefinition
 from ..protocol.content import EmbeddedResource, Text, TextContents
@@ -124,12 +125,7 @@ def _definition(
     return ToolDefinition(
         name,
         description,
-        {
-            "type": "object",
-            "properties": properties,
-            "required": [*required],
-            "additionalProperties": False,
-        },
+        closed_object(properties, required),
         annotations=ToolAnnotations(read_only=True, open_world=False),
     )
 

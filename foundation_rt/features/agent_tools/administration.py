@@ -15,6 +15,7 @@ from ...agents.ledger.operator import show_agent, show_change, show_outline, sho
 from ...agents.ledger.types import RequestState
 from ...agents.persistence import StoreError
 from ...agents.transports import TransportError
+from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ..audit import identity_of_context
@@ -94,34 +95,19 @@ LIST_AGENTS = ToolDefinition(
 SHOW_REQUEST = ToolDefinition(
     name="admin/showAgentRequest",
     description="Show a request of an agent with its payload and outcome.",
-    input_schema={
-        "type": "object",
-        "properties": {"requestId": {**_REQUEST_ID, "description": "The id."}},
-        "required": ["requestId"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"requestId": {**_REQUEST_ID, "description": "The id."}}),
 )
 
 CANCEL_REQUESTS = ToolDefinition(
     name="admin/cancelAgentRequests",
     description="Make requests of agents without an outcome FAILED, also while they run.",
-    input_schema={
-        "type": "object",
-        "properties": {"requestIds": _REQUEST_IDS, "reason": _REASON},
-        "required": ["requestIds"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"requestIds": _REQUEST_IDS, "reason": _REASON}, ["requestIds"]),
 )
 
 REQUEUE_REQUESTS = ToolDefinition(
     name="admin/requeueAgentRequests",
     description="Have requests of agents that FAILED executed again.",
-    input_schema={
-        "type": "object",
-        "properties": {"requestIds": _REQUEST_IDS, "reason": _REASON},
-        "required": ["requestIds", "reason"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"requestIds": _REQUEST_IDS, "reason": _REASON}),
 )
 
 PURGE_LEDGER = ToolDefinition(

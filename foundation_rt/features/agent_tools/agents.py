@@ -15,13 +15,13 @@ import orjson
 from ...agents.errors import AgentNotFoundError
 from ...agents.ledger.coordinator import AgentCoordinatorV2
 from ...agents.messages import AgentMessage
+from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.results import too_large
 from ...protocol.plain_values import write_json
 from ..policies import ArgumentScopes
-from ..signatures.type_schema import any_value
-from .requests import REQUEST, STATUS, request_handler, status_handler
+from .requests import AGENT_ID, MESSAGE, REQUEST, STATUS, request_handler, status_handler
 
 if TYPE_CHECKING:
     from ...agents.local import AgentCoordinator
@@ -35,23 +35,7 @@ _T = TypeVar("_T")
 SEND_MESSAGE = ToolDefinition(
     name="agent/sendMessage",
     description="Send a message to an agent and return its response.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "targetAgentId": {"type": "string", "description": "Id of the agent."},
-            "message": {
-                "type": "object",
-                "properties": {
-                    "type": {"type": "string", "description": "What kind of message it is."},
-                    "payload": {**any_value(), "description": "Whatever belongs to it."},
-                },
-                "required": ["type"],
-                "additionalProperties": False,
-            },
-        },
-        "required": ["targetAgentId", "message"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"targetAgentId": AGENT_ID, "message": MESSAGE}),
 )
 
 LIST = ToolDefinition(
@@ -63,12 +47,7 @@ LIST = ToolDefinition(
 GET_STATE = ToolDefinition(
     name="agent/getState",
     description="Show the state of an agent, without secrets.",
-    input_schema={
-        "type": "object",
-        "properties": {"agentId": {"type": "string", "description": "Id of the agent."}},
-        "required": ["agentId"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"agentId": AGENT_ID}),
 )
 
 

@@ -13,6 +13,7 @@ from ...agents.ledger.errors import OutcomeUnknownError, RequestFailedError
 from ...agents.messages import AgentMessage
 from ...agents.persistence import StoreError
 from ...agents.transports import TransportError
+from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ..signatures.type_schema import any_value
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ..context import ToolContext
 
+AGENT_ID = {"type": "string", "description": "Id of the agent."}
+MESSAGE = closed_object(
+    {
+        "type": {"type": "string", "description": "What kind of message it is."},
+        "payload": {**any_value(), "description": "Whatever belongs to it."},
+    },
+    ["type"],
+)
 _REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
 
 REQUEST = ToolDefinition(
@@ -34,19 +43,10 @@ REQUEST = ToolDefinition(
         "Send a request to an agent and return its outcome. The same requestId with the same"
         " message is the same request: it is executed once. Outcome UNKNOWN: ask agent/status."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "targetAgentId": {"type": "string", "description": "Id of the agent."},
-            "message": {
-                "type": "object",
-                "properties": {
-                    "type": {"type": "string", "description": "What kind of message it is."},
-                    "payload": {**any_value(), "description": "Whatever belongs to it."},
-                },
-                "required": ["type"],
-                "additionalProperties": False,
-            },
+    input_schema=closed_object(
+        {
+            "targetAgentId": AGENT_ID,
+            "message": MESSAGE,
             "requestId": {
                 **_REQUEST_ID,
                 "description": "Idempotency key: letters, digits and . _ : -; else one is made.",
@@ -58,9 +58,8 @@ REQUEST = ToolDefinition(
                 "description": "How long to wait for the outcome, in ms.",
             },
         },
-        "required": ["targetAgentId", "message"],
-        "additionalProperties": False,
-    },
+        ["targetAgentId", "message"],
+    ),
 )
 
 STATUS = ToolDefinition(
@@ -69,12 +68,7 @@ STATUS = ToolDefinition(
         "Tell the outcome of a request by its requestId, of an event by its messageId, or of a"
         " tool call that was not answered by its runId."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {"requestId": {**_REQUEST_ID, "description": "The id."}},
-        "required": ["requestId"],
-        "additionalProperties": False,
-    },
+    input_schema=closed_object({"requestId": {**_REQUEST_ID, "description": "The id."}}),
 )
 
 _SHARE_OF_DEADLINE = 0.9

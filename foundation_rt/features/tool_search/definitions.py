@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...protocol.tool_annotations import ToolAnnotations
@@ -21,9 +22,8 @@ SEARCH_TOOLS = ToolDefinition(
     "search_tools",
     "Find tools by words of their names and descriptions. Returns the best matches with a short"
     " description each; describe_tool has the arguments of one.",
-    {
-        "type": "object",
-        "properties": {
+    closed_object(
+        {
             "query": {
                 "type": "string",
                 "description": "Words that say what the tool should do; empty lists all tools.",
@@ -36,9 +36,8 @@ SEARCH_TOOLS = ToolDefinition(
                 "default": DEFAULT_RESULTS,
             },
         },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+        ["query"],
+    ),
     title="Search tools",
     annotations=_READS,
 )
@@ -46,12 +45,7 @@ SEARCH_TOOLS = ToolDefinition(
 DESCRIBE_TOOL = ToolDefinition(
     "describe_tool",
     "Return the whole definition of a tool: description, arguments, annotations.",
-    {
-        "type": "object",
-        "properties": {"name": {"type": "string", "description": "As search_tools has it."}},
-        "required": ["name"],
-        "additionalProperties": False,
-    },
+    closed_object({"name": {"type": "string", "description": "As search_tools has it."}}),
     title="Describe a tool",
     annotations=_READS,
 )
@@ -60,15 +54,13 @@ CALL_TOOL: dict[str, Any] = {
     "name": "call_tool",
     "title": "Call a tool",
     "description": "Call a tool that search_tools found, with the arguments that it describes.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
+    "inputSchema": closed_object(
+        {
             "name": {"type": "string", "description": "As search_tools has it."},
             "arguments": {"type": "object", "description": "Of the tool, by name."},
         },
-        "required": ["name"],
-        "additionalProperties": False,
-    },
+        ["name"],
+    ),
 }
 """Not a tool of the gateway itself: its result is that of the other tool, as it came."""
 
