@@ -887,9 +887,9 @@ class Server:
             UsageError: the context was made by hand.
         """
         from .features.server_requests.client_input import ClientInput
+        from .features.server_requests.input_required import seal_for
 
-        asking = self.runtime.engine.part(ClientInput)
-        return asking.seal_value(_call_of(context), value)
+        return seal_for(self.runtime.engine.part(ClientInput), _call_of(context), value)
 
     def open_state(self, state: object, context: ToolContext) -> Any:
         """Return the value of a `requestState` that `seal_state` made for the same request.
@@ -900,9 +900,9 @@ class Server:
             UsageError: the context was made by hand.
         """
         from .features.server_requests.client_input import ClientInput
+        from .features.server_requests.input_required import open_for
 
-        asking = self.runtime.engine.part(ClientInput)
-        return asking.open_value(_call_of(context), state)
+        return open_for(self.runtime.engine.part(ClientInput), _call_of(context), state)
 
     # -- notifications ---------------------------------------------------------------------------
 
@@ -1117,7 +1117,7 @@ class Server:
         """
         from .features.lifespan import Lifetime
 
-        return Lifetime(self.runtime)
+        return Lifetime(self.runtime, lambda: self.runtime.embedding)
 
     # -- what operators see ----------------------------------------------------------------------
 

@@ -484,13 +484,9 @@ class ToolContext(Generic[State]):
     def _requester(self) -> ServerRequester:
         found = self._server_requester
         if found is None:
-            from .server_requests.client_input import ClientInput
-            from .server_requests.open_requests import ConnectionSender
+            from .server_requests.input_required import requester_of
 
-            call, connection = self._require_call()
-            asking = connection.engine.part(ClientInput)
-            sender = ConnectionSender(connection)
-            found = asking.server_requester(call, sender, self.abort_signal)
+            found = requester_of(*self._require_call(), self.abort_signal)
             self._server_requester = found
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -493,7 +493,8 @@ def test_request_of_an_ended_call_waits_for_the_abort_signal() -> None:
     quota = Quota(
         ServerConfig(), Limit(1, "requests", "maxServerRequests", "too_many_server_requests")
     )
-    strategy = SessionRequests(Silent(signal), "call", None, signal, 60_000, quota)
+    sender, call = cast("Any", Silent(signal)), cast("Any", "call")
+    strategy = SessionRequests(sender, call, None, signal, 60_000, quota)
     requests = {"a": PreparedRequest("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
         asyncio.run(asyncio.wait_for(strategy.exchange(requests), 20))

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from ...kernel.invocation import Invocation
     from ...kernel.replies import ResultWriter
     from .forms import Forms
-    from .open_requests import RequestSender
-    from .requester import RequestStrategy, ServerRequester
+    from .requester import RequestStrategy
     from .round_trips import MultiRoundTrip
 
     Strategy = Callable[[Invocation, MultiRoundTrip, AbortSignal], RequestStrategy | None]
@@ -98,18 +97,6 @@ class ClientInput(RuntimeFeature):
 
     # -- while it runs -------------------------------------------------------------------------
 
-    def server_requester(
-        self, call: Invocation, sender: RequestSender[Invocation], signal: AbortSignal
-    ) -> ServerRequester:
-        """Return the object through which the handler of `call` asks its client.
-
-        Raises:
-            UsageError: a request of its kind cannot be answered with a request to the client.
-        """
-        from .input_required import requester_of
-
-        return requester_of(self, call, sender, signal)
-
     @property
     def forms(self) -> Forms:
         """Return the compiled forms of all calls."""
@@ -134,29 +121,6 @@ class ClientInput(RuntimeFeature):
             )
             self._open_requests = Quota(self.config, limit)
         return self._open_requests
-
-    # -- states of a forwarder -----------------------------------------------------------------
-
-    def seal_value(self, call: Invocation, value: Any) -> str:
-        """Return a state for the client of `call`; see `Server.seal_state` (FWD-10).
-
-        Raises:
-            ToolError: it would be too large.
-            TypeError: `value` cannot be written as JSON.
-        """
-        from .input_required import seal_for
-
-        return seal_for(self, call, value)
-
-    def open_value(self, call: Invocation, sealed: object) -> Any:
-        """Return the value of a state; see `Server.open_state` (FWD-10).
-
-        Raises:
-            ForwardedError: the state is not valid for this call.
-        """
-        from .input_required import open_for
-
-        return open_for(self, call, sealed)
 
     # -- when it has ended ---------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from ...kernel.replies import error_reply, invalid_params, result_reply
 from ...protocol.methods import facts
 from ...protocol.principal import identity_of
 from ..proxy.forwarder import ForwardedError, ForwardedRequest
+from .client_input import ClientInput
 from .errors import ClientCapabilityError, UrlElicitationRequired
 from .request_state import (
     StateRefused,
@@ -41,9 +42,8 @@ from .round_trips import MultiRoundTrip, missing_in
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
     from ...kernel.effects import CallCompleted, Reply
+    from ...kernel.engine.connection import Connection
     from ...kernel.invocation import Invocation
-    from .client_input import ClientInput
-    from .open_requests import RequestSender
     from .requester import RequestStrategy
     from .requests import PreparedRequest
 
@@ -71,9 +71,7 @@ def read_answers(asking: ClientInput, call: Invocation, params: Mapping[str, Any
             raise _invalid_input(call, _NOT_GOOD, refusal.reason) from None
 
 
-def requester_of(
-    asking: ClientInput, call: Invocation, sender: RequestSender[Invocation], signal: AbortSignal
-) -> ServerRequester:
+def requester_of(call: Invocation, connection: Connection, signal: AbortSignal) -> ServerRequester:
     """Return the object through which the handler of `call` asks its client.
 
     Raises:
@@ -85,19 +83,21 @@ def requester_of(
         raise UsageError(
             "a forwarder asks a client of the stateless mode by an input_required result"
         )
-    strategy = _strategy_of(asking, call, sender, signal)
+    asking = connection.engine.part(ClientInput)
+    strategy = _strategy_of(asking, call, connection, signal)
     return ServerRequester(call.run_id, call.peer, asking.forms, strategy, signal)
 
 
 def _strategy_of(
-    asking: ClientInput, call: Invocation, sender: RequestSender[Invocation], signal: AbortSignal
+    asking: ClientInput, call: Invocation, connection: Connection, signal: AbortSignal
 ) -> RequestStrategy:
     """Return the way in which requests reach the client of `call`, and answers come back."""
     if not call.peer.revision.is_stateless:
-        from .open_requests import SessionRequests
+        from .open_requests import ConnectionSender, SessionRequests
 
         ttl_ms = asking.config.server.input_ttl_ms
         identity = identity_of(call.principal)
+        sender = ConnectionSender(connection)
         return SessionRequests(sender, call, identity, signal, ttl_ms, asking.open_requests)
     rounds = _rounds_of(call)
     found = (strategy(call, rounds, signal) for strategy in asking.strategies)
@@ -245,8 +245,6 @@ def _rounds_of(call: Invocation) -> MultiRoundTrip:
     """Return the rounds of a stateless call; without earlier ones this is the first."""
     rounds: MultiRoundTrip | None = call.parts.get(MultiRoundTrip)
     if rounds is None:
-        arguments = loads(call.arguments_as_sent)
-        scope = state_scope(call.method, call.name, arguments, call.principal)
-        rounds = MultiRoundTrip(scope, None, {})
+        rounds = MultiRoundTrip(_scope_of(call), None, {})
         call.keep(rounds)
     return rounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
@@ -153,9 +153,6 @@ def _cancelled(request_id: str) -> bytes:
     return encode({"jsonrpc": "2.0", "method": NOTIFICATIONS_CANCELLED, "params": params})
 
 
-Call = TypeVar("Call")
-CallIn = TypeVar("CallIn", contravariant=True)
-
 OnResponse = Callable[[Any, Any], object]
 """Takes the result and the error of a response, one of which is None; from any thread.
 
@@ -163,26 +160,8 @@ In place of the error it takes a `ServerRequestError` where there will be no res
 """
 
 
-class RequestSender(Protocol[CallIn]):
-    """Sends requests to a client on behalf of calls."""
-
-    def request(
-        self, call: CallIn, request: PreparedRequest, on_response: OnResponse
-    ) -> str | None:
-        """Send `request`; return its id, or None if `call` has been answered or aborted."""
-
-    def cancel_requests(self, call: CallIn, request_ids: list[str]) -> None:
-        """Cancel those requests that have no response yet."""
-
-    def pause_deadline(self, call: CallIn) -> None:
-        """Stop the deadline of `call` until `resume_deadline`."""
-
-    def resume_deadline(self, call: CallIn) -> None:
-        """Let the deadline of `call` go on."""
-
-
 @define(eq=False, repr=False)
-class SessionRequests(Generic[Call]):
+class SessionRequests:
     """A `RequestStrategy` that sends each request to the client of one call.
 
     Args:
@@ -192,8 +171,8 @@ class SessionRequests(Generic[Call]):
         quota: counts the open requests.
     """
 
-    sender: RequestSender[Call]
-    call: Call
+    sender: ConnectionSender
+    call: Invocation
     identity: str | None
     signal: AbortSignal
     ttl_ms: int
