@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import define, field
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from ..base.logs.logger import StructuredLogger
-    from ..kernel.engine.executor import HoldsState
+    from ..kernel.runtime import Runtime
     from .embedding import Embedding
 
     LifespanHook = (
@@ -215,64 +215,44 @@ class Lifespan(Generic[Server]):
             self._logger.log(level, message, fields)
 
 
-class LifespanHolder(Protocol):
-    """Holds a lifespan while it serves: a runtime."""
-
-    @property
-    def lifespan(self) -> HoldsState | None:
-        """The hooks; None if there are none."""
-
-    @property
-    def needs_closing(self) -> bool:
-        """Return whether there is anything to release when serving ends."""
-
-    async def start_lifespan(self) -> None:
-        """Enter the hooks, unless another holder has."""
-
-    async def stop_lifespan(self) -> None:
-        """Leave the hooks, unless another holder needs them."""
-
-    async def close_features(self) -> None:
-        """Release what features hold."""
-
-    @property
-    def embedding(self) -> Embedding:
-        """Return what runs the hooks for a host without an event loop."""
-
-
 @define(eq=False, repr=False)
 class Lifetime:
     """Holds the lifespan for an embedding host, and returns its state (OPS-06).
 
     `async with` in a host with an event loop; `with` in one without, whose hooks run on the loop
     thread that its coroutine handlers run on.
+
+    Args:
+        runtime: of the server.
+        embedding: returns what runs the hooks for a host without an event loop.
     """
 
-    _holder: LifespanHolder
+    _runtime: Runtime
+    _embedding: Callable[[], Embedding]
 
     async def __aenter__(self) -> Any:
-        await self._holder.start_lifespan()
+        await self._runtime.start_lifespan()
         return self._state
 
     async def __aexit__(self, *error: object) -> None:
         await self._stop()
 
     def __enter__(self) -> Any:
-        if self._holder.lifespan is not None:
-            self._holder.embedding.run_in_background(self._holder.start_lifespan)
+        if self._runtime.lifespan is not None:
+            self._embedding().run_in_background(self._runtime.start_lifespan)
         return self._state
 
     def __exit__(self, *error: object) -> None:
-        if self._holder.needs_closing:
-            self._holder.embedding.run_in_background(self._stop)
+        if self._runtime.needs_closing:
+            self._embedding().run_in_background(self._stop)
 
     async def _stop(self) -> None:
-        await self._holder.stop_lifespan()
-        await self._holder.close_features()
+        await self._runtime.stop_lifespan()
+        await self._runtime.close_features()
 
     @property
     def _state(self) -> Any:
-        lifespan = self._holder.lifespan
+        lifespan = self._runtime.lifespan
         return None if lifespan is None else lifespan.state
 
 

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
     from ...kernel.effects import CallCompleted, Effect, Reply
     from ...kernel.invocation import CallKind, Invocation
+    from ...kernel.registry.catalog import Registry
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
     from ..context import ToolContext
     from .forwarder import ListKind, RequestForwarder
-    from .lists import OwnEntries
     from .routes import Route
 
 
@@ -289,7 +289,7 @@ class Forwarding(RuntimeFeature):
             result["nextCursor"] = next_cursor
         return result
 
-    def _own(self, kind: ListKind) -> OwnEntries | None:
+    def _own(self, kind: ListKind) -> Registry[Any] | None:
         """Return the entries of the server itself."""
         if kind == "tools":
             return self.dispatcher.calls.registry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, field
@@ -19,7 +19,7 @@ from ...base.shown import Shown
 from .results import adapt_entry
 
 if TYPE_CHECKING:
-    from ...kernel.registry.catalog import Page
+    from ...kernel.registry.catalog import Page, Registry
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
     from .forwarder import ListKind
@@ -35,15 +35,6 @@ KEY_MEMBERS: Mapping[ListKind, str] = {
     "skills": "uri",
 }
 """The member that a list is sorted by."""
-
-
-class OwnEntries(Protocol):
-    """The entries of the server itself."""
-
-    def following(
-        self, after: str | None, count: int, revision: Revision, principal: Principal | None
-    ) -> Mapping[str, orjson.Fragment]:
-        """Return the `count` entries after the key `after`, by key, in order."""
 
 
 @define(eq=False, repr=False)
@@ -123,7 +114,7 @@ class ForwardedLists(Shown):
 
 
 def merged_page(
-    own: OwnEntries | None,
+    own: Registry[Any] | None,
     forwarded: ForwardedList,
     after: str | None,
     size: int,

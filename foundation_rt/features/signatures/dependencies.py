@@ -18,11 +18,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ...base.abort import AbortSignal
 from ...errors import RegistrationError, UsageError
 from ...protocol.plain_values import settled
 from .function_signature import FunctionSignature
@@ -30,9 +29,7 @@ from .parameters import dependency_of
 from .type_schema import UnsupportedType
 
 if TYPE_CHECKING:
-    from ...base.logs.logger import StructuredLogger
-
-_T = TypeVar("_T")
+    from ..context import ToolContext
 
 Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 """By function of a dependency, the one that is called instead of it (TYPED-75)."""
@@ -48,31 +45,6 @@ class DependencyKind(Enum):
 
 
 _ON_LOOP = (DependencyKind.COROUTINE, DependencyKind.ASYNC_CONTEXT)
-
-
-class CallContext(Protocol):
-    """The members of a `ToolContext` that a plan needs."""
-
-    abort_signal: AbortSignal
-
-    @property
-    def logger(self) -> StructuredLogger:
-        """A logger whose records carry the ids of the call."""
-        ...
-
-    @property
-    def dependency_overrides(self) -> Overrides:
-        """The functions that replace those of dependencies."""
-        ...
-
-    @property
-    def cancel_grace_ms(self) -> int:
-        """The time that the handler may go on after its abort, in ms."""
-        ...
-
-    async def run_in_worker(self, function: Callable[..., _T], /, *args: Any) -> _T:
-        """Run `function` in a worker thread."""
-        ...
 
 
 @frozen
@@ -137,14 +109,14 @@ class Plan:
             _add_steps(steps, function, overrides, self._signature, (name,), ())
         return tuple(steps.values())
 
-    def _steps_for(self, context: CallContext) -> tuple[Step, ...]:
+    def _steps_for(self, context: ToolContext) -> tuple[Step, ...]:
         overrides = context.dependency_overrides
         return self._make_steps(overrides) if overrides else self._steps
 
     def _arguments(self, given: dict[str, Any], values: Mapping[Any, Any]) -> dict[str, Any]:
         return {**given, **{name: values[key] for name, key in self._needs.items()}}
 
-    def _call_in_place(self, context: CallContext, given: dict[str, Any]) -> Any:
+    def _call_in_place(self, context: ToolContext, given: dict[str, Any]) -> Any:
         values: dict[Any, Any] = {}
         stack = ExitStack()
         try:
@@ -165,7 +137,7 @@ class Plan:
         stack.close()
         return result
 
-    async def _call_on_loop(self, context: CallContext, given: dict[str, Any]) -> Any:
+    async def _call_on_loop(self, context: ToolContext, given: dict[str, Any]) -> Any:
         values: dict[Any, Any] = {}
         opened = _Opened(context)
         try:
@@ -183,7 +155,7 @@ class Plan:
         return result
 
 
-async def _settle(awaitable: Awaitable[Any], context: CallContext, stack: ExitStack) -> Any:
+async def _settle(awaitable: Awaitable[Any], context: ToolContext, stack: ExitStack) -> Any:
     """Await what a handler has returned; then close its dependencies where they were opened."""
     try:
         result = await settled(awaitable)
@@ -197,7 +169,7 @@ async def _settle(awaitable: Awaitable[Any], context: CallContext, stack: ExitSt
 class _Opened:
     """Generators and context managers that one call has opened, here and in worker threads."""
 
-    def __init__(self, context: CallContext) -> None:
+    def __init__(self, context: ToolContext) -> None:
         self._context = context
         self._stack = AsyncExitStack()
 

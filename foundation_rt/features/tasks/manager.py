@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...kernel.effects import Effect, FeatureCallback, Reply
     from ...kernel.invocation import Invocation
     from ...protocol.principal import Principal
-    from .store import TaskStore
 
 MAX_MESSAGE_LENGTH = 1024
 """Characters of a status message; the rest is cut off."""
@@ -66,7 +65,7 @@ class TaskManager:
 
     clock: Clock
     limits: TasksSection
-    store: TaskStore
+    store: MemoryTaskStore
     open_requests: Quota
     new_id: Callable[[], str]
     announce: Callable[[TaskRecord], list[FeatureCallback]]

@@ -1,6 +1,6 @@
-"""The store of task records: its interface, and the store in memory.
+"""The store of task records, in memory.
 
-A store keeps the records that clients may read, not what runs: the handler of a task lives in the
+It keeps the records that clients may read, not what runs: the handler of a task lives in the
 process that started it, and dies with it (TASK-14).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -20,31 +20,6 @@ if TYPE_CHECKING:
     from .record import TaskRecord
 
 
-class TaskStore(Protocol):
-    """Keeps records of tasks until they are old enough; safe from any thread."""
-
-    def add(self, record: TaskRecord) -> None:
-        """Keep a new task for its `ttl_ms`.
-
-        Raises:
-            LimitReached: there is no room for one more, or for one more of its owner.
-        """
-        ...
-
-    def replace(self, record: TaskRecord) -> bool:
-        """Keep `record` instead of the one with its id.
-
-        Returns:
-            False where there is no room for its outcome, or no room for more outcomes of its
-            owner, or the task is not kept any more; nothing has changed then.
-        """
-        ...
-
-    def get(self, task_id: str) -> TaskRecord | None:
-        """Return the record of that id, if it is still kept."""
-        ...
-
-
 @define(eq=False, repr=False)
 class _Kept:
     record: TaskRecord
@@ -53,7 +28,7 @@ class _Kept:
 
 @define(eq=False, repr=False)
 class MemoryTaskStore:
-    """Records in memory, bounded in number and in bytes of outcomes (TASK-12).
+    """Records, bounded in number and in bytes of outcomes; safe from any thread (TASK-12).
 
     A record is dropped once it has expired and its task has ended, never before: new tasks are
     refused instead.
@@ -74,7 +49,11 @@ class MemoryTaskStore:
         return len(self._kept)
 
     def add(self, record: TaskRecord) -> None:
-        """Keep a new task; raise `LimitReached` where there is no room."""
+        """Keep a new task for its `ttl_ms`.
+
+        Raises:
+            LimitReached: there is no room for one more, or for one more of its owner.
+        """
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
@@ -82,7 +61,12 @@ class MemoryTaskStore:
             self._kept[record.task_id] = _Kept(record, now + record.ttl_ms / 1000)
 
     def replace(self, record: TaskRecord) -> bool:
-        """Keep `record` instead; return False where there is no room for its outcome."""
+        """Keep `record` instead of the one with its id.
+
+        Returns:
+            False where there is no room for its outcome, or no room for more outcomes of its
+            owner, or the task is not kept any more; nothing has changed then.
+        """
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
