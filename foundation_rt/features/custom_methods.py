@@ -17,14 +17,14 @@ from ..base.exact_json import loads
 from ..base.jsonschema.compilation import compile_schema
 from ..base.jsonschema.issues import TOO_COMPLEX, refusal
 from ..base.shown import Shown
-from ..errors import ErrorCode, RegistrationError, ToolError
+from ..errors import RegistrationError
 from ..kernel.feature import RuntimeFeature
 from ..kernel.registry.tools import ExecutionMode
 from ..protocol.jsonrpc import ABSENT
 from ..protocol.methods import METHODS
 from ..protocol.plain_values import write_json
 from .definitions import DefinitionChecks
-from .handler_calls import HandlerSpec, begin_handler_call
+from .handler_calls import HandlerSpec, begin_handler_call, result_refused
 from .scopes import require_scopes
 from .typed.method_signature import derive_method
 
@@ -95,14 +95,14 @@ class CustomMethod(Shown):
         result: Any = {} if value is None else loads(write_json(value))
         if type(result) is not dict or type(result.get("_meta", {})) is not dict:
             subject = "_meta of the result" if type(result) is dict else "The result"
-            raise _refused(f"{subject} is not an object.", "result_not_an_object")
+            raise result_refused(f"{subject} is not an object.", "result_not_an_object")
         issues = () if self.validate_result is None else self.validate_result(result)
         if issues is TOO_COMPLEX:
-            raise _refused("The result is too complex to be checked.", "too_complex")
+            raise result_refused("The result is too complex to be checked.", "too_complex")
         if issues:
             found = "; ".join(f"{each.path or 'the result'} {each.message}" for each in issues)
             problem = "The result is not what the method says."
-            raise _refused(problem, "output_schema_violation") from ValueError(found)
+            raise result_refused(problem, "output_schema_violation") from ValueError(found)
         return result
 
 
@@ -186,7 +186,3 @@ def check_name(name: object) -> DefinitionChecks:
             f" . _ - between slashes, at most {MAX_NAME_LENGTH} characters"
         )
     return checks
-
-
-def _refused(problem: str, reason: str) -> ToolError:
-    return ToolError(ErrorCode.INTERNAL, problem, {"reason": reason})

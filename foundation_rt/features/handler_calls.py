@@ -138,23 +138,23 @@ def _to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply
     try:
         reply = result_reply(call.request_id, result)
     except TypeError as error:
-        raise _not_serializable() from error
-    limit = calls.limits.max_response_bytes
-    if len(reply.line) > limit:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            f"The result is {len(reply.line)} bytes; at most {limit} are sent.",
-            {"reason": "result_too_large", "maxResponseBytes": limit},
-        )
+        problem = "The result cannot be written as JSON."
+        raise result_refused(problem, "result_not_serializable") from error
+    check_size(calls, "result", reply.line)
     return reply, False
 
 
-def _not_serializable() -> ToolError:
-    return ToolError(
-        ErrorCode.INTERNAL,
-        "The result cannot be written as JSON.",
-        {"reason": "result_not_serializable"},
-    )
+def check_size(calls: CallLifecycle, what: str, line: bytes) -> None:
+    """Raise `ToolError` if a reply is too long; it has a `result` or an `error`."""
+    limit = calls.limits.max_response_bytes
+    if len(line) > limit:
+        problem = f"The {what} is {len(line)} bytes; at most {limit} are sent."
+        raise result_refused(problem, f"{what}_too_large", maxResponseBytes=limit)
+
+
+def result_refused(problem: str, reason: str, **details: Any) -> ToolError:
+    """Return the error of a call whose handler returned what cannot be sent."""
+    return ToolError(ErrorCode.INTERNAL, problem, {"reason": reason, **details})
 
 
 def _to_error(calls: CallLifecycle, call: Invocation, error: StructuredError) -> Reply:

@@ -11,12 +11,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...base.exact_json import dumps
-from ...errors import ErrorCode, ToolCompletionOutcome, ToolError, has_type
+from ...errors import ToolCompletionOutcome, has_type
 from ...kernel.effects import Reply
 from ...kernel.invocation import CallKind
 from ...kernel.records import completion_record
 from ...kernel.results import TOOL
-from ..handler_calls import FEATURE
+from ..handler_calls import FEATURE, check_size, result_refused
 from ..tasks.support import can_have_tasks
 from .forwarder import ForwardedError, forwarded
 from .results import adapt_result, complete
@@ -35,7 +35,7 @@ def to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply,
         value.close()  # Python would warn that it was never awaited
     if not isinstance(value, Mapping):
         cause = TypeError(f"forward() returned {type(value).__name__}, not a mapping")
-        raise _refusal("The result is not an object.", "result_not_an_object") from cause
+        raise result_refused("The result is not an object.", "result_not_an_object") from cause
     _check_type(call, value)
     result = adapt_result(call.method, value, call.peer.revision)
     complete(calls.results, call.peer, call.method, result)
@@ -43,11 +43,8 @@ def to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply,
         reply = Reply(_write(call, {"result": result}), call.request_id)
     except TypeError as error:
         problem = "The result cannot be written as JSON."
-        raise _refusal(problem, "result_not_serializable") from error
-    limit, size = calls.limits.max_response_bytes, len(reply.line)
-    if size > limit:
-        problem = f"The result is {size} bytes; at most {limit} are sent."
-        raise _refusal(problem, "result_too_large", maxResponseBytes=limit)
+        raise result_refused(problem, "result_not_serializable") from error
+    check_size(calls, "result", reply.line)
     return reply, result.get("isError") is True
 
 
@@ -66,11 +63,7 @@ def _check_type(call: Invocation, result: Mapping[str, Any]) -> None:
     stateless = call.peer.revision.is_stateless
     if not stateless or (kind == _TASK and not can_have_tasks(call.peer)):
         problem = "The result is of a type that this client cannot take."
-        raise _refusal(problem, "result_type", resultType=kind)
-
-
-def _refusal(problem: str, reason: str, **details: Any) -> ToolError:
-    return ToolError(ErrorCode.INTERNAL, problem, {"reason": reason, **details})
+        raise result_refused(problem, "result_type", resultType=kind)
 
 
 def is_error_of_another(error: BaseException) -> TypeGuard[ForwardedError]:
@@ -92,11 +85,9 @@ def answer_error(
     try:
         line = _write(call, {"error": wire})
     except TypeError as cause:
-        raise _refusal("The error cannot be written as JSON.", "error_not_serializable") from cause
-    limit = calls.limits.max_response_bytes
-    if len(line) > limit:
-        problem = f"The error is {len(line)} bytes; at most {limit} are sent."
-        raise _refusal(problem, "error_too_large", maxResponseBytes=limit)
+        problem = "The error cannot be written as JSON."
+        raise result_refused(problem, "error_not_serializable") from cause
+    check_size(calls, "error", line)
     record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, None, duration_ms)
     record.fields["jsonRpcCode"] = error.code
     record.failure = error.message

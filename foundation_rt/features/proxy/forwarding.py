@@ -17,7 +17,7 @@ from attrs import define, field
 from ...base.cursors import InvalidCursor, read_cursor
 from ...base.jsonschema.compilation import CompiledSchema
 from ...base.skill_format import SKILLS_GET, SKILLS_LIST
-from ...errors import ErrorCode, JsonRpcError, RegistrationError, ToolError, describe_exception
+from ...errors import JsonRpcError, RegistrationError, describe_exception
 from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
@@ -30,7 +30,7 @@ from ...protocol.methods import (
     TASKS_GET,
     TOOLS_CALL,
 )
-from ..handler_calls import admit, assign_handler_ids
+from ..handler_calls import admit, assign_handler_ids, result_refused
 from ..prompts.feature import Prompts
 from ..resources.feature import Resources
 from ..skills.feature import Skills
@@ -271,9 +271,7 @@ class Forwarding(RuntimeFeature):
         if isinstance(entries, CoroutineType):
             entries.close()  # Python would warn that it was never awaited
         if isinstance(entries, (str, bytes, Mapping)) or not hasattr(entries, "__iter__"):
-            raise ToolError(
-                ErrorCode.INTERNAL, "The list is no list.", {"reason": "result_not_a_list"}
-            )
+            raise result_refused("The list is no list.", "result_not_a_list")
         page, next_cursor = merged_page(
             self._own(kind),
             self._lists.prepare(kind, entries),

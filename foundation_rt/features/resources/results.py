@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from ...errors import ErrorCode, ToolError
+from ...errors import ToolError
 from ...protocol.content import BlobContents, ResourceContents, TextContents
 from ...protocol.methods import RESOURCES_READ
 from ...protocol.plain_values import ExplicitResult, write_json
+from ..handler_calls import result_refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,9 @@ def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents
             raise TypeError(f"a resource has contents, and {type(value).__name__} is none")
         text = write_json(value).decode()
     except (ToolError, TypeError) as error:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            "The resource cannot be written as JSON.",
-            {"reason": "result_not_serializable"},
-        ) from (error.__cause__ or error)
+        problem = "The resource cannot be written as JSON."
+        cause = error.__cause__ or error
+        raise result_refused(problem, "result_not_serializable") from cause
     return TextContents(uri, text, mime_type or "application/json")
 
 
