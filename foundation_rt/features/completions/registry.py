@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from ...errors import ErrorCode, RegistrationError, ToolError
+from ...errors import RegistrationError
 from ..definitions import DefinitionChecks
-from ..handler_calls import HandlerSpec
+from ..handler_calls import HandlerSpec, result_refused
 from ..resources.registry import RegisteredTemplate
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...errors import ToolError
     from ...kernel.registry.tools import ExecutionMode, Handler
     from ...protocol.principal import Principal
     from ..options import CompletionOptions
@@ -113,11 +114,8 @@ def shape_completion(value: Any) -> dict[str, Any]:
 
 
 def _not_sendable() -> ToolError:
-    return ToolError(
-        ErrorCode.INTERNAL,
-        "The completions are not a sequence of strings.",
-        {"reason": "result_not_serializable"},
-    )
+    problem = "The completions are not a sequence of strings."
+    return result_refused(problem, "result_not_serializable")
 
 
 @define(eq=False, repr=False)

@@ -177,10 +177,11 @@ def _derive_completer(
     names: list[str] = []
     dependencies: dict[str, Callable[..., Any]] = {}
     for parameter in signature.parameters:
-        depended = dependency_of(_hint(signature, parameter), parameter.default)
+        hint = _hint(signature, parameter)
+        depended = dependency_of(hint, parameter.default)
         if depended is not None:
             dependencies[parameter.name] = depended
-        elif _is_context(signature, parameter):
+        elif signature.is_context(hint):
             context_name = parameter.name
         elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == len(taken):
             raise signature.refusal(parameter.name, f"a completion takes {' and '.join(taken)}")
@@ -209,10 +210,6 @@ def _derive_completer(
 
 def _execution(signature: FunctionSignature) -> ExecutionMode:
     return ExecutionMode.ASYNC if signature.is_async else ExecutionMode.THREAD
-
-
-def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> bool:
-    return signature.is_context(_hint(signature, parameter))
 
 
 def _hint(signature: FunctionSignature, parameter: inspect.Parameter) -> Any:
@@ -451,21 +448,30 @@ def completion_of(
 ) -> Any:
     """Return a decorator that adds a completer; add one that is given itself as `subject`.
 
+    With a subject it completes one argument (COMP-05): it is called with the text so far, and with
+    the other arguments that are known if it has a second parameter. Without, it completes every
+    argument that has no completer of its own (COMP-08): it is called with a `CompletionRequest`,
+    and returns None where it knows no values.
+
     Args:
         registry: of the server.
         subject, argument, options: see `Server.completion`.
         context_type: a parameter of this type is given the context of the call.
 
     Raises:
-        RegistrationError: see `add_completion` and `add_general_completion`.
+        RegistrationError: there is no such prompt, template or argument; there is a general
+            completer already; or the function has other parameters.
         UsageError: there is one of subject and argument, and not the other.
     """
 
     def register(function: _Function) -> _Function:
+        inline = options.get("inline", False)
         if isinstance(subject, str) and isinstance(argument, str):
-            add_completion(registry, subject, argument, function, context_type, **options)
+            typed = derive_completion(function, context_type, inline=inline)
+            registry.add(subject, argument, typed.handler, typed.execution, **options)
         else:
-            add_general_completion(registry, function, context_type, **options)
+            typed = derive_general_completion(function, context_type, inline=inline)
+            registry.add_general(typed.name, typed.handler, typed.execution, **options)
         return function
 
     if callable(subject) and argument is None:
@@ -473,54 +479,3 @@ def completion_of(
     if (subject is None) != (argument is None):
         raise UsageError("completion: name the prompt or template, and its argument, or neither")
     return register
-
-
-def add_completion(
-    registry: CompletionRegistry,
-    subject: str,
-    argument: str,
-    function: Callable[..., Any],
-    context_type: type,
-    **options: Unpack[CompletionOptions],
-) -> None:
-    """Let `function` complete an argument (COMP-05).
-
-    Args:
-        subject: the name of a prompt, or a template as it was registered.
-        argument: of the prompt; of a template, a variable.
-        function: called with the text so far, and with the other arguments that are known if
-            it has a second parameter.
-        context_type: a parameter of this type is given the context of the call.
-        options: see `CompletionOptions`.
-
-    Raises:
-        RegistrationError: there is no such prompt, template or argument; or the function has
-            other parameters.
-    """
-    typed = derive_completion(function, context_type, inline=options.get("inline", False))
-    registry.add(subject, argument, typed.handler, typed.execution, **options)
-
-
-def add_general_completion(
-    registry: CompletionRegistry,
-    function: Callable[..., Any],
-    context_type: type,
-    *,
-    inline: bool = False,
-    timeout_ms: int | None = None,
-) -> None:
-    """Let `function` complete every argument that has no completer of its own (COMP-08).
-
-    Args:
-        function: called with a `CompletionRequest`; returns None where it knows no values.
-        context_type: a parameter of this type is given the context of the call.
-        inline: see `CompletionOptions`.
-        timeout_ms: see `CompletionOptions`.
-
-    Raises:
-        RegistrationError: there is one already, or the function has other parameters.
-    """
-    typed = derive_general_completion(function, context_type, inline=inline)
-    registry.add_general(
-        typed.name, typed.handler, typed.execution, inline=inline, timeout_ms=timeout_ms
-    )
