@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, ToolError
 from ..kernel.call_lifecycle import no_such_tool
 from ..kernel.feature import RuntimeFeature
+from ..kernel.registry.catalog import is_visible
 from ..kernel.registry.tools import ToolPart
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Policies(RuntimeFeature):
                 policy for administrative tools, or a missing scope.
         """
         tool = call.tool
-        if tool.visible is not None and not tool.visible(call.principal):
+        if not is_visible(tool, call.principal):
             raise no_such_tool(call.name)
         if Administrative in tool.parts:
             from .admin_policy import admit_administrative

@@ -10,12 +10,13 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import evolve
 
+from ..base.app_format import ToolUi
 from ..base.cursors import names_after, page_of
 from ..base.exact_json import compact, dumps
 from ..base.jsonschema.compilation import ValidationIssue, ValidationResult
@@ -29,7 +30,7 @@ from ..base.tool_versions import (
 )
 from ..errors import ErrorCode, RegistrationError, ToolError, to_tool_error
 from ..kernel.call_lifecycle import no_such_tool
-from ..kernel.registry.catalog import Registry
+from ..kernel.registry.catalog import Registry, is_shown, is_visible
 from ..kernel.registry.tool_definition import advertised_name
 from ..kernel.registry.tools import RegisteredTool, ToolPart, ToolRegistry
 from ..kernel.replies import MAX_ECHOED_NAME, result_reply
@@ -105,21 +106,19 @@ def meant_tool(
     return tools.seen(params["name"], principal)
 
 
-def shown_tools(
-    tools: ToolRegistry,
-    principal: Principal | None,
-    is_shown: Callable[[RegisteredTool], bool],
-) -> dict[str, list[RegisteredTool]]:
-    """Return what a principal sees and may use, by name; of each tool the newest version first.
+def is_shown_to_models(tool: RegisteredTool, principal: Principal | None) -> bool:
+    """Return whether a principal sees and may use a tool that is not for apps alone."""
+    return is_shown(tool, principal) and ToolUi.read(tool.definition.meta).for_model
 
-    Args:
-        tools: of the server.
-        principal: that lists them.
-        is_shown: returns whether a tool, or a version, is one to be listed.
-    """
+
+def shown_tools(
+    tools: ToolRegistry, principal: Principal | None
+) -> dict[str, list[RegisteredTool]]:
+    """Return what models of a principal are shown, by name; of each tool the newest first."""
     shown: dict[str, list[RegisteredTool]] = {}
-    for each in filter(is_shown, _seen(principal, tools.entries())):
-        shown.setdefault(each.definition.name, []).append(each)
+    for each in tools.entries():
+        if is_shown_to_models(each, principal):
+            shown.setdefault(each.definition.name, []).append(each)
     return shown
 
 
@@ -319,7 +318,7 @@ class VersionedTools(ToolRegistry):
         plain, _, version = name.partition(SEPARATOR)
         asked = asked_version(meta)
         versions = self._groups.get(plain, ())
-        seen = [each for each in versions if each.visible is None or each.visible(principal)]
+        seen = [each for each in versions if is_visible(each, principal)]
         if not seen:
             raise no_such_tool(name)
         if version and asked is not None and asked != version:
@@ -403,7 +402,7 @@ class VersionedTools(ToolRegistry):
         for name in self._sorted():
             each = self._groups.get(name) or (self._entries[name],)
             if self.differs:
-                each = tuple(_seen(principal, each))
+                each = tuple(one for one in each if is_shown(one, principal))
             if each:
                 shown[name] = each
         return shown
@@ -431,12 +430,6 @@ def _newest_first(versions: Iterable[RegisteredTool]) -> tuple[RegisteredTool, .
 
 def _may_use(principal: Principal | None, tool: RegisteredTool) -> bool:
     return principal is None or not principal.lacks(tool.scopes)
-
-
-def _seen(principal: Principal | None, tools: Sequence[RegisteredTool]) -> Iterator[RegisteredTool]:
-    for each in tools:
-        if _may_use(principal, each) and (each.visible is None or each.visible(principal)):
-            yield each
 
 
 def _say_deprecated(tool: RegisteredTool) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...kernel.effects import Effect
     from ...kernel.engine.executor import Engine
     from ...kernel.registry.catalog import Page
-    from ...kernel.registry.tools import RegisteredTool, ToolRegistry
+    from ...kernel.registry.tools import ToolRegistry
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
@@ -114,7 +114,7 @@ def _list_tools(
 ) -> list[Effect]:
     """Return a page of the tools; those for apps alone to clients that have apps (APP-08)."""
     tools = dispatcher.calls.registry
-    if all(map(_is_for_models, tools.entries())):
+    if all(ToolUi.read(each.definition.meta).for_model for each in tools.entries()):
         return list_tools(dispatcher, session, peer, request)
     entries = _ToolsOf(tools, peer.can("extensions", EXTENSION))
     return answer_list(dispatcher, session, peer, request, "tools", entries)
@@ -136,10 +136,6 @@ class _ToolsOf:
             return self.tools.page(cursor, size, revision, principal)
         from ..versions import shown_tools, written
 
-        shown = shown_tools(self.tools, principal, _is_for_models)
+        shown = shown_tools(self.tools, principal)
         names, following = page_of([*shown], cursor, size)
         return [Fragment(dumps(written(shown[name], revision))) for name in names], following
-
-
-def _is_for_models(tool: RegisteredTool) -> bool:
-    return ToolUi.read(tool.definition.meta).for_model

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...kernel.registry.catalog import ChangeNotifier, Registry
+from ...kernel.registry.catalog import ChangeNotifier, Registry, is_visible
 from ..definitions import DefinitionChecks, FeatureEntry
 from ..handler_calls import HandlerSpec
 from .uri_template import (
@@ -340,11 +340,11 @@ class ResourceRegistry:
             LookupError: there is neither that the principal sees (VIS-02).
         """
         resource = self.resources.get(uri) or self._equivalents().get(normalize_uri(uri))
-        if resource is not None and (resource.visible is None or resource.visible(principal)):
+        if resource is not None and is_visible(resource, principal):
             return resource, {}
         for entry in self._templates_by_rank():
             values = entry.template.match(uri)
-            if values is not None and (entry.visible is None or entry.visible(principal)):
+            if values is not None and is_visible(entry, principal):
                 return entry, values
         raise LookupError(uri)
 

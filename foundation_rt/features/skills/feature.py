@@ -16,6 +16,7 @@ from ...base.cursors import InvalidCursor, page_of
 from ...base.skill_format import DIRECTORY_READ, EXTENSION, SKILLS_GET, SKILLS_LIST
 from ...errors import ErrorCode, ToolError
 from ...kernel.feature import RuntimeFeature
+from ...kernel.registry.catalog import is_visible
 from ...kernel.registry.tools import ExecutionMode
 from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import HandlerSpec, begin_handler_call
@@ -116,7 +117,7 @@ class Skills(RuntimeFeature):
             ToolError: UNAUTHORIZED: it lacks a scope.
         """
         skill = self.registry.look_up(uri)
-        if skill is None or not (skill.visible is None or skill.visible(call.principal)):
+        if skill is None or not is_visible(skill, call.principal):
             return None
         require_scopes(call, skill.scopes)
         return skill

@@ -22,7 +22,7 @@ from ...kernel.feature import RuntimeFeature
 from ...kernel.methods.lists import answer_list
 from ...kernel.registry.tools import ToolPart
 from ...protocol.methods import TOOLS_CALL, TOOLS_LIST
-from ..versions import meant_tool, shown_tools, written
+from ..versions import is_shown_to_models, meant_tool, shown_tools, written
 from .definitions import (
     CALL_TOOL,
     DEFAULT_RESULTS,
@@ -120,7 +120,7 @@ class ToolSearch(RuntimeFeature):
     ) -> bool:
         """Return whether there is a tool of this name that no model may call (APP-10)."""
         tool = meant_tool(self._registry, {**params, "name": name}, principal)
-        return tool is not None and not _is_for_models(tool)
+        return tool is not None and not ToolUi.read(tool.definition.meta).for_model
 
     # -- the list ------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class ToolSearch(RuntimeFeature):
 
     def _shown_to(self, principal: Principal | None) -> dict[str, list[RegisteredTool]]:
         """Return the tools that a principal may use and sees (AUTH-26, VIS-02)."""
-        return shown_tools(self._registry, principal, _is_for_models)
+        return shown_tools(self._registry, principal)
 
     # -- the tools -----------------------------------------------------------------------------
 
@@ -172,18 +172,7 @@ class ToolSearch(RuntimeFeature):
         versions = self._shown_to(context.principal).get(name)
         if versions is None:  # of NAME@VERSION, that alone
             tool = self._registry.seen(name, context.principal)
-            if tool is None or not (_sees(context.principal, tool) and _is_for_models(tool)):
+            if tool is None or not is_shown_to_models(tool, context.principal):
                 raise no_such_tool(name)
             versions = [tool]
         return {**written(versions, context.client.revision), "name": name}
-
-
-def _is_for_models(tool: RegisteredTool) -> bool:
-    """Return whether a model may call a tool: not one for apps alone (APP-10)."""
-    return ToolUi.read(tool.definition.meta).for_model
-
-
-def _sees(principal: Principal | None, tool: RegisteredTool) -> bool:
-    if principal is not None and principal.lacks(tool.scopes):
-        return False
-    return tool.visible is None or bool(tool.visible(principal))

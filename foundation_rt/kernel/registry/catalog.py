@@ -69,7 +69,7 @@ class ChangeNotifier:
 
             def seen_by(principal: Principal | None) -> bool:
                 try:
-                    return any(_sees(principal, each) for each in changed)
+                    return any(is_shown(each, principal) for each in changed)
                 except Exception:  # of a predicate; it is raised when the list is asked for
                     return True
 
@@ -107,11 +107,16 @@ class Listed(Protocol):
 Entry = TypeVar("Entry", bound=Listed)
 
 
-def _sees(principal: Principal | None, entry: Listed) -> bool:
-    """Return whether lists show `entry` to a principal (AUTH-26, VIS-02)."""
+def is_visible(entry: Listed, principal: Principal | None) -> bool:
+    """Return whether a principal sees an entry, which it may lack scopes for (VIS-02)."""
+    return entry.visible is None or bool(entry.visible(principal))
+
+
+def is_shown(entry: Listed, principal: Principal | None) -> bool:
+    """Return whether lists show an entry to a principal (AUTH-26, VIS-02)."""
     if principal is not None and principal.lacks(entry.scopes):
         return False
-    return entry.visible is None or bool(entry.visible(principal))
+    return is_visible(entry, principal)
 
 
 class Registry(Generic[Entry]):
@@ -252,7 +257,7 @@ class Registry(Generic[Entry]):
     def _seen_by(self, principal: Principal | None) -> Sequence[str]:
         if not self.differs:
             return self._sorted()
-        return [key for key in self._sorted() if _sees(principal, self._entries[key])]
+        return [key for key in self._sorted() if is_shown(self._entries[key], principal)]
 
     def _sorted(self) -> tuple[str, ...]:
         if self._keys is None:
