@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 _NONE: frozenset[str] = frozenset()
 
 
-def require_scopes(of: Session | Invocation | ToolContext, scopes: frozenset[str]) -> None:
+def require_scopes(
+    of: Session | Invocation | ToolContext, scopes: frozenset[str], what: str = "this"
+) -> None:
     """Raise `ToolError` where the principal of a session, or call, lacks any scope (AUTH-13)."""
     if of.principal is not None and of.principal.lacks(scopes):
         raise ToolError(
             ErrorCode.UNAUTHORIZED,
-            "The client lacks scopes of this.",
+            f"The client lacks scopes of {what}.",
             {"reason": "insufficient_scope", "scopes": sorted(scopes)},
         )
 

@@ -16,6 +16,7 @@ from ...agents.transports import TransportError
 from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
+from ..scopes import require_scopes
 from ..signatures.type_schema import any_value
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ...base.config.settings import ToolsSection
     from ...errors import StructuredError
     from ...kernel.registry.tools import Handler
-    from ...protocol.principal import Principal
     from ..context import ToolContext
 
 AGENT_ID = {"type": "string", "description": "Id of the agent."}
@@ -126,19 +126,11 @@ def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
             )
         # Only the ledger knows which agent an id is about: no HTTP status can refuse it earlier.
         if found.target_agent_id is not None:
-            _require_scopes(coordinator.agent_scopes(found.target_agent_id), context.principal)
+            scopes = coordinator.agent_scopes(found.target_agent_id)
+            require_scopes(context, scopes, "this agent")
         return _to_wire(request_id, found)
 
     return status
-
-
-def _require_scopes(scopes: frozenset[str], principal: Principal | None) -> None:
-    if principal is not None and principal.lacks(scopes):
-        raise ToolError(
-            ErrorCode.UNAUTHORIZED,
-            "The client lacks scopes of this agent.",
-            {"reason": "insufficient_scope", "scopes": sorted(scopes)},
-        )
 
 
 def ledger_unavailable() -> ToolError:
