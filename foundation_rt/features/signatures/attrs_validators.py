@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from ...base.jsonschema.patterns import PatternError, translate
-from .constraints import accepted_types
+from .constraints import KEYWORDS, accepted_types
 from .defaults import json_default
 from .type_schema import NUMBERS, NoneType, Schema
 
@@ -19,11 +19,6 @@ _COMPARED = {
     "<=": "maximum",
     ">": "exclusiveMinimum",
     "<": "exclusiveMaximum",
-}
-_LENGTHS: dict[type, tuple[str, str]] = {
-    str: ("minLength", "maxLength"),
-    list: ("minItems", "maxItems"),
-    dict: ("minProperties", "maxProperties"),
 }
 
 
@@ -62,12 +57,16 @@ def _keywords(validator: Any, schema: Schema, kinds: frozenset[type]) -> Schema:
         case "_InValidator":
             return _options(validator.options, kinds)
         case "_MinLengthValidator":
-            return {_LENGTHS[kind][0]: validator.min_length for kind in kinds & _LENGTHS.keys()}
+            return _length("min_length", validator.min_length, kinds)
         case "_MaxLengthValidator":
-            return {_LENGTHS[kind][1]: validator.max_length for kind in kinds & _LENGTHS.keys()}
+            return _length("max_length", validator.max_length, kinds)
         case "_MatchesReValidator":
             return _pattern(validator)
     return {}
+
+
+def _length(name: str, limit: int, kinds: frozenset[type]) -> Schema:
+    return {keyword: limit for kind, keyword in KEYWORDS[name].items() if kind in kinds}
 
 
 def _options(options: Any, kinds: frozenset[type]) -> Schema:

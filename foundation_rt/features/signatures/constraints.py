@@ -66,7 +66,7 @@ class Constraints:
         from ...base.jsonschema.compilation import compile_schema
 
         keywords = {
-            keyword: limit for name, limit in _limits(self) for keyword in _KEYWORDS[name].values()
+            keyword: limit for name, limit in _limits(self) for keyword in KEYWORDS[name].values()
         }
         validate = compile_schema(keywords, any_root=True).validate
 
@@ -120,7 +120,7 @@ _ANNOTATED_TYPES = {
     "pattern": "pattern",
 }
 
-_KEYWORDS: dict[str, dict[type, str]] = {
+KEYWORDS: dict[str, dict[type, str]] = {
     "minimum": {int: "minimum"},
     "maximum": {int: "maximum"},
     "exclusive_minimum": {int: "exclusiveMinimum"},
@@ -220,7 +220,7 @@ def _limit(derived: TypeSchema, name: str, limit: Any) -> None:
     _check_limit(name, limit)
     # A class defines how many members its instances have; a constraint cannot.
     kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
-    keywords = [(kind, keyword) for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
+    keywords = [(kind, keyword) for kind, keyword in KEYWORDS[name].items() if kind in kinds]
     if not keywords:
         raise UnsupportedType(f"{name} does not apply to its type")
     for kind, keyword in keywords:
@@ -246,7 +246,7 @@ def _check_value(derived: TypeSchema, name: str, limit: Any) -> None:
         raise UnsupportedType(f"{name} is {limit!r}: write it as {expected}, with an offset if any")
     if int in derived.accepts and type(limit) in (int, float) and math.isfinite(limit):
         for place in _places(derived.schema, int):
-            place[_KEYWORDS[name][int]] = limit
+            place[KEYWORDS[name][int]] = limit
     words, holds = _COMPARISONS[name]
     text = f"must be {words} {limit}"
     derived.convert = checked_converter(derived.convert, lambda value: holds(value, limit), text)
