@@ -28,12 +28,11 @@ class SessionEnds(RuntimeFeature):
     """Calls functions with the key of a session that has ended."""
 
     def __init__(self, callbacks: tuple[SessionCallback, ...], logger: StructuredLogger) -> None:
-        self._callbacks = callbacks
-        self._logger = logger
+        self._report = partial(call_each, callbacks, logger, "the end of a session")
 
     def session_ended(self, key: str) -> None:
         """Report the end of a session."""
-        call_each(self._callbacks, self._logger, "the end of a session", key)
+        self._report(key)
 
 
 class RootsChanges(RuntimeFeature):

@@ -179,12 +179,9 @@ class Credentials:
         """Return where the secret of each scheme comes from: a variable, `auth`, or nowhere."""
         # In words: a log would redact what follows a colon.
         given = dict.fromkeys(self.schemes, "from auth") if callable(self.source) else {}
-        for name, each in self._given().items():
+        for name, each in self.source.items() if isinstance(self.source, Mapping) else ():
             given[name] = f"from {each if isinstance(each, OperatorSecret) else 'auth'}"
         return [f"{name} {given.get(name, 'without a secret')}" for name in self.schemes]
-
-    def _given(self) -> Mapping[str, Any]:
-        return self.source if isinstance(self.source, Mapping) else {}
 
     def advice(self, operation: ApiOperation) -> str:
         """Return how an operator names the secrets of an operation; empty if it has none."""
@@ -223,8 +220,7 @@ def _scheme(name: str, given: Any) -> SecurityScheme | None:
         scheme = str(given.get("scheme", "")).lower()
         return SecurityScheme(name, "basic" if scheme == "basic" else "bearer")
     if kind == "apiKey" and isinstance(given.get("name"), str):
-        places: dict[str, SchemeKind] = {"header": "header", "query": "query", "cookie": "cookie"}
-        place = places.get(str(given.get("in")))
-        if place is not None and (place == "query" or is_settable_header(given["name"])):
-            return SecurityScheme(name, place, given["name"])
+        place, parameter = given.get("in"), given["name"]
+        if place == "query" or (place in ("header", "cookie") and is_settable_header(parameter)):
+            return SecurityScheme(name, place, parameter)
     return None

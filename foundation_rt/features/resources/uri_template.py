@@ -71,12 +71,9 @@ def check_uri(uri: str) -> None:
 
 def percent_encode(text: str) -> str:
     """Return `text` with all but the unreserved characters of RFC 3986 written as ``%XX``."""
-    return "".join(
-        character
-        if character in _UNRESERVED
-        else "".join(f"%{byte:02X}" for byte in character.encode())
-        for character in text
-    )
+    from urllib.parse import quote  # no start needs it
+
+    return quote(text, safe="")
 
 
 def percent_decode(text: str) -> str | None:
