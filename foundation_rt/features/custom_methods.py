@@ -20,7 +20,6 @@ from ..base.shown import Shown
 from ..errors import RegistrationError
 from ..kernel.feature import RuntimeFeature
 from ..kernel.registry.tools import ExecutionMode
-from ..protocol.jsonrpc import ABSENT
 from ..protocol.methods import METHODS
 from ..protocol.plain_values import write_json
 from .definitions import DefinitionChecks
@@ -65,7 +64,7 @@ class CustomMethod(Shown):
         self, dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
     ) -> list[Effect]:
         """Begin the call of a request (EXT-03)."""
-        params = {} if request.params is ABSENT else request.params
+        params = request.members
         return begin_handler_call(
             dispatcher.calls,
             session,

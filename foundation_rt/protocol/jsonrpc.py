@@ -40,6 +40,12 @@ class Request(Shown):
     method: str
     params: Any
 
+    @property
+    def members(self) -> dict[str, Any]:
+        """Return the params, once they are known to be an object; empty if none were sent."""
+        members: dict[str, Any] = {} if self.params is ABSENT else self.params
+        return members
+
 
 @define(eq=False, repr=False)
 class Notification(Shown):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...kernel.replies import MAX_ECHOED_NAME, invalid_params, method_not_found
-from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import begin_handler_call
 from ..scopes import require_scopes
 from .feature import Completions
@@ -34,7 +33,7 @@ def complete(
     completions = offered.registry
     from .registry import Choices, shape_completion
 
-    params = {} if request.params is ABSENT else request.params
+    params = request.members
     name, found = _find_reference(completions, params.get("ref"), session.principal)
     require_scopes(session, found.scopes)
     argument, typed = _read_argument(found, params.get("argument"))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernel.methods.lists import answer_list
 from ...kernel.replies import MAX_ECHOED_NAME, invalid_params, method_not_found
-from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import begin_handler_call
 from ..scopes import require_scopes
 from .feature import Prompts
@@ -36,7 +35,7 @@ def get_prompt(
     from .results import shape_prompt
 
     prompts = _require_prompts(dispatcher, request)
-    params = {} if request.params is ABSENT else request.params
+    params = request.members
     name, arguments = params.get("name"), params.get("arguments", {})
     if type(name) is not str:
         raise invalid_params("name must be a string")

@@ -22,7 +22,6 @@ from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...kernel.registry.tools import ExecutionMode, RegisteredTool, is_async_callable
 from ...kernel.replies import invalid_params, method_not_found
-from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
@@ -225,7 +224,7 @@ class Forwarding(RuntimeFeature):
         self, kind: CallKind, session: Session, peer: Peer, request: Request, name: str
     ) -> Invocation:
         """Return a call of the forwarder with its ids; raise `JsonRpcError` if it is malformed."""
-        params = {} if request.params is ABSENT else request.params
+        params = request.members
         arguments = params.get("arguments")
         call = assign_handler_ids(
             self.dispatcher.calls,

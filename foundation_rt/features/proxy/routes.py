@@ -11,7 +11,6 @@ from ...base.shown import Shown
 from ...base.skill_format import EXTENSION as SKILLS
 from ...base.skill_format import SKILLS_GET, SKILLS_LIST
 from ...kernel.replies import invalid_params
-from ...protocol.jsonrpc import ABSENT
 from ...protocol.methods import (
     COMPLETION_COMPLETE,
     PROMPTS_GET,
@@ -75,17 +74,12 @@ class Route(Shown):
         return self.capability in capabilities
 
 
-def _params(request: Request) -> dict[str, Any]:
-    params: dict[str, Any] = {} if request.params is ABSENT else request.params
-    return params
-
-
 def _no_name(request: Request) -> str:
     return ""
 
 
 def _prompt_name(request: Request) -> str:
-    name = _params(request).get("name")
+    name = request.members.get("name")
     if type(name) is not str:
         raise invalid_params("name must be a string")
     return name
@@ -93,7 +87,7 @@ def _prompt_name(request: Request) -> str:
 
 def _reference(request: Request) -> str:
     """Return the prompt or the URI whose argument is to be completed."""
-    ref = _params(request).get("ref")
+    ref = request.members.get("ref")
     name = ref.get("name", ref.get("uri")) if type(ref) is dict else None
     if type(name) is not str:
         raise invalid_params("ref must be an object with a name or a uri, a string")
@@ -102,7 +96,7 @@ def _reference(request: Request) -> str:
 
 def _task_id(request: Request) -> str:
     """Return "": the id of a task is written to no log (TASK-10)."""
-    if type(_params(request).get("taskId")) is not str:
+    if type(request.members.get("taskId")) is not str:
         raise invalid_params("taskId must be a string")
     return ""
 
@@ -136,7 +130,7 @@ def _has_prompt(dispatcher: Dispatcher, session: Session, request: Request) -> b
 
 def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
     name = _reference(request)
-    if "name" in _params(request)["ref"]:
+    if "name" in request.members["ref"]:
         return has_prompt(dispatcher, session, name)
     if dispatcher.parts[Resources].template(name, session.principal) is not None:
         return True
@@ -144,7 +138,7 @@ def _has_reference(dispatcher: Dispatcher, session: Session, request: Request) -
 
 
 def _has_task(dispatcher: Dispatcher, session: Session, request: Request) -> bool:
-    task_id, tasks = _params(request).get("taskId"), dispatcher.parts[Tasks]
+    task_id, tasks = request.members.get("taskId"), dispatcher.parts[Tasks]
     return type(task_id) is str and tasks.record_of(task_id, session.principal) is not None
 
 

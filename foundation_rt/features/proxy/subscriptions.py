@@ -15,7 +15,6 @@ from ...errors import ErrorCode, ToolError
 from ...kernel.effects import Attach
 from ...kernel.invocation import CallKind
 from ...kernel.replies import result_reply
-from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import FEATURE, admit
 from ..resources.uri_template import MAX_URI_LENGTH
 from ..subscriptions.methods import (
@@ -96,7 +95,7 @@ def listen(
                 foreign[member] = rest
     if not foreign:
         return None
-    params = {} if request.params is ABSENT else request.params
+    params = request.members
     call = forwarding.begin(FORWARDED_LISTEN, session, peer, request, "")
     forwarded(call).params = {**params, "notifications": foreign}
     call.to_result = partial(_listened, forwarding, honoured, topics, foreign)

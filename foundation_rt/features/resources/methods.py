@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...errors import JsonRpcError, JsonRpcErrorCode
 from ...kernel.methods.lists import answer_list
 from ...kernel.replies import invalid_params, method_not_found
-from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import begin_handler_call
 from ..scopes import require_scopes
 from .feature import Resources
@@ -73,7 +72,7 @@ def read_uri(request: Request) -> str:
     """Return the `uri` in the params of `request`; raise `JsonRpcError` unless it is valid."""
     from .uri_template import MAX_URI_LENGTH
 
-    uri = None if request.params is ABSENT else request.params.get("uri")
+    uri = request.members.get("uri")
     if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
         raise invalid_params(f"uri must be a string of at most {MAX_URI_LENGTH} characters")
     return uri

@@ -18,7 +18,6 @@ from ...errors import ErrorCode, ToolError
 from ...kernel.feature import RuntimeFeature
 from ...kernel.registry.catalog import is_visible
 from ...kernel.registry.tools import ExecutionMode
-from ...protocol.jsonrpc import ABSENT
 from ..handler_calls import HandlerSpec, begin_handler_call
 from ..scopes import require_scopes
 from .registry import SkillRegistry
@@ -127,7 +126,7 @@ def _begin(
     answer: _Answer, dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Begin the call of a request."""
-    params = {} if request.params is ABSENT else request.params
+    params = request.members
     uri = params.get("uri")
 
     def handle(arguments: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import JsonRpcError
 from ...kernel.effects import Attach, Notify
 from ...kernel.replies import invalid_params, result_reply
-from ...protocol.jsonrpc import ABSENT, encode
+from ...protocol.jsonrpc import encode
 from ...protocol.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ..resources.feature import Resources
@@ -84,7 +84,7 @@ def read_wanted(session: Session, request: Request) -> dict[str, Any]:
     Raises:
         JsonRpcError: it is malformed, or the connection has too many of them.
     """
-    wanted: Any = None if request.params is ABSENT else request.params.get("notifications")
+    wanted: Any = request.members.get("notifications")
     if type(wanted) is not dict:
         raise invalid_params("notifications must be an object")
     if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:

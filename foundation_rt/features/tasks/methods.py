@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...kernel.replies import invalid_params, method_not_found
-from ...protocol.jsonrpc import ABSENT
 from ..subscriptions.methods import read_names
 from .feature import Tasks
 from .support import require_extension
@@ -71,7 +70,7 @@ def _find(
     if not tasks.offered:
         raise method_not_found(request)
     require_extension(peer)
-    task_id = None if request.params is ABSENT else request.params.get("taskId")
+    task_id = request.members.get("taskId")
     if type(task_id) is not str:
         raise invalid_params("taskId must be a string")
     record = tasks.record_of(task_id, session.principal)

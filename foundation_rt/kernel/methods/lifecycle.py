@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import JsonRpcError, JsonRpcErrorCode
-from ...protocol.jsonrpc import ABSENT
 from ...protocol.peer import SUPPORTED_REVISIONS, DescriptionTooLarge, describe_peer
 from ...protocol.revisions import negotiate
 from ..effects import ClientConnected
@@ -25,7 +24,7 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
     """Agree on a revision with the client (LIFE-02, LIFE-04)."""
     if session.state is not State.STARTING:
         raise _already_initialized()
-    params = {} if request.params is ABSENT else request.params
+    params = request.members
     if type(params.get("protocolVersion")) is not str:
         raise invalid_params("protocolVersion must be a string")
     for name in ("capabilities", "clientInfo"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...base.cursors import InvalidCursor
-from ...protocol.jsonrpc import ABSENT
 from ..replies import invalid_params
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def answer_list(
 
     A principal sees only the entries that it may use (AUTH-26).
     """
-    cursor = None if request.params is ABSENT else request.params.get("cursor")
+    cursor = request.members.get("cursor")
     try:
         if cursor is not None and type(cursor) is not str:
             raise InvalidCursor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.jsonrpc import ABSENT
 from ...protocol.peer import LOGGING_LEVELS
 from ..replies import invalid_params, result_reply
 
@@ -20,7 +19,7 @@ def set_level(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Set the level from now on, also for calls that already run (NOTE-04)."""
-    level = None if request.params is ABSENT else request.params.get("level")
+    level = request.members.get("level")
     if level not in LOGGING_LEVELS:
         raise invalid_params(f"level must be one of {', '.join(LOGGING_LEVELS)}")
     peer.log_level = level
