@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +12,7 @@ from tests.gateway.test_faults import APP, entry, write
 from tests.gateway.test_through import NEW, OLD, speaking
 from tests.lab.peers.clients import ABLE
 from tests.lab.peers.raw_http import META, RawClient
+from tests.lab.places.cable import cable
 from tests.lab.servers.gateway import serve_gateway
 from tests.lab.servers.http_server import serve_http
 
@@ -23,27 +20,6 @@ KEYS = {
     "FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32,
     "FOUNDATION_RT_SERVER__PAGE_SIZE": "7",
 }
-_CHUNK = 65_536
-
-
-@asynccontextmanager
-async def balanced(urls: Sequence[str]) -> AsyncIterator[str]:
-    """Yield one URL for several servers: each connection goes to the next of them in turn."""
-    turns = itertools.cycle([urlsplit(url) for url in urls])
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = next(turns)
-        inner, outer = await asyncio.open_connection(there.hostname, there.port)
-        await asyncio.gather(copy(reader, outer), copy(inner, writer))
-
-    async with await asyncio.start_server(connected, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}{urlsplit(urls[0]).path}"
 
 
 async def request(url: str, method: str, **params: Any) -> dict[str, Any]:
@@ -75,16 +51,19 @@ async def test_client_without_a_session_needs_no_affinity(tmp_path: Path) -> Non
         file = write(tmp_path / "mcp.json", one={"url": server.url}, a__b=entry("two"))
         env = {**KEYS, **speaking(NEW)}
         with serve_gateway(file, env=env) as left, serve_gateway(file, env=env) as right:
-            async with balanced([left.url, right.url]) as url:
+            async with cable(left.url, right.url) as line:
                 for method, member in (("tools/list", "tools"), ("resources/list", "resources")):
-                    pages = [await listed(each, method, member) for each in (left.url, url, url)]
+                    pages = [
+                        await listed(each, method, member)
+                        for each in (left.url, line.url, line.url)
+                    ]
                     assert pages[0] == pages[1] == pages[2]
-                asked = await request(url, "tools/call", name="one__ask", arguments={})
+                asked = await request(line.url, "tools/call", name="one__ask", arguments={})
                 again = answered(asked["result"])
-                done = await request(url, "tools/call", name="one__ask", arguments={}, **again)
+                done = await request(line.url, "tools/call", name="one__ask", arguments={}, **again)
                 assert done["result"]["content"][0]["text"] == '{"name":"Ann"}'
                 calls = (
-                    request(url, "tools/call", name="one__echo", arguments={"text": str(n)})
+                    request(line.url, "tools/call", name="one__echo", arguments={"text": str(n)})
                     for n in range(20)
                 )
                 for number, found in enumerate(await asyncio.gather(*calls)):
@@ -97,12 +76,12 @@ async def test_parked_call_that_comes_to_the_other_is_to_be_called_again(tmp_pat
     env = {**KEYS, **speaking(OLD)}
     call: dict[str, Any] = {"name": "two__ask", "arguments": {}}
     with serve_gateway(file, env=env) as left, serve_gateway(file, env=env) as right:
-        async with balanced([left.url, right.url]) as url:
-            again = answered((await request(url, "tools/call", **call))["result"])
-            refused = await request(url, "tools/call", **call, **again)
+        async with cable(left.url, right.url) as line:
+            again = answered((await request(line.url, "tools/call", **call))["result"])
+            refused = await request(line.url, "tools/call", **call, **again)
             assert refused["error"]["code"] == -32602
             assert refused["error"]["data"]["reason"] == "call_again"
-            done = await request(url, "tools/call", **call, **again)  # the first one has it
+            done = await request(line.url, "tools/call", **call, **again)  # the first one has it
             assert done["result"]["content"][0]["text"] == '{"name":"Ann"}'
 
 

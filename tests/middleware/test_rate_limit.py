@@ -29,7 +29,7 @@ from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.lab.peers.answering_client import AnsweringClient
-from tests.lab.places.gate import Gate
+from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
 from tests.lab.servers.core import make_core
 from tests.lab.servers.fixture import ServerFixture
@@ -548,15 +548,15 @@ async def test_redis_keys_are_hashed_and_expire(url: str, prefix: str) -> None:
 
 @pytest.mark.rule("RATE-05")
 async def test_no_call_is_refused_while_redis_is_away(url: str, prefix: str) -> None:
-    async with Gate(url) as gate:
+    async with cable(url) as line:
         clock, logger = ManualClock(), Logger()
-        buckets, rate = buckets_of(gate.url, prefix, logger, clock), Rate(1, 3_600_000)
+        buckets, rate = buckets_of(line.url, prefix, logger, clock), Rate(1, 3_600_000)
         assert await buckets.take("a", rate) is None
         assert await buckets.take("a", rate) is not None
-        gate.shut()
+        await line.cut()
         for _ in range(5):
             assert await buckets.take("a", rate) is None
-        gate.open()
+        await line.mend()
         assert await buckets.take("a", rate) is None
         clock.advance(5)
         assert await buckets.take("a", rate) is not None

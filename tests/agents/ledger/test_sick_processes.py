@@ -11,7 +11,6 @@ import asyncio
 import fcntl
 import os
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import pytest
 from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
 from tests.lab.agents.processes import PATIENCE, Part, Peers, records_of, wait_for
-from tests.lab.places.cable import Cable, cable
+from tests.lab.places.cable import cable_in_thread
 from tests.lab.places.services import postgres_schema
 from tests.lab.sizes import size
 
@@ -42,30 +41,6 @@ Sickness = tuple[Callable[[], None], Callable[[], None]]
 
 
 @contextmanager
-def running_cable(url: str) -> Iterator[tuple[Cable, Callable[[Callable[[Cable], None]], None]]]:
-    """Run a cable in a thread; yield it, and what has something done to it there."""
-    ready, over = threading.Event(), threading.Event()
-    made: list[Cable] = []
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def carry() -> None:
-        async with cable(url) as line:
-            made.append(line)
-            loops.append(asyncio.get_running_loop())
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(carry()))
-    thread.start()
-    ready.wait()
-    try:
-        yield made[0], lambda do: loops[0].call_soon_threadsafe(do, made[0]) and None
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextmanager
 def stopped(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
     """SIGSTOP, wherever it strikes; within a transaction too."""
     yield url, (sick.stop, sick.go_on)
@@ -74,8 +49,8 @@ def stopped(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
 @contextmanager
 def in_a_black_hole(url: str, sick: Peers) -> Iterator[tuple[str, Sickness]]:
     """Have the network swallow everything, and bring it after all."""
-    with running_cable(url) as (line, do):
-        yield line.url, (lambda: do(Cable.swallow), lambda: do(Cable.let_go))
+    with cable_in_thread(url) as (line, do):
+        yield line.url, (lambda: do(line.swallow()), lambda: do(line.let_go()))
 
 
 @pytest.mark.parametrize("sickness", [stopped, in_a_black_hole])

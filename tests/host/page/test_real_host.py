@@ -14,8 +14,9 @@ from attrs import frozen
 from playwright.sync_api import Browser, Page, expect
 
 from tests.host.page.test_chat import field
-from tests.lab.host.process import HostProcess, cable, host_process, serve_entry
+from tests.lab.host.process import HostProcess, host_process, serve_entry
 from tests.lab.pages.chromium import shot, watched_page
+from tests.lab.places.cable import cable_in_thread
 from tests.lab.places.services import postgres_database
 from tests.lab.servers.process import PATIENCE
 
@@ -314,28 +315,29 @@ def completion(log: Path, tool: str, page: Page) -> dict[str, Any]:
 
 @pytest.mark.rule("HPAGE-02", "HPAGE-04", "HPAGE-07", "HPAGE-21")
 def test_cuts_at_any_byte_lose_and_double_nothing(browser: Browser, ready: Ready) -> None:
-    with cable(ready.host.port) as wire:
-        url = ready.host.at_port(wire.port)
-        with watched_page(browser, url) as watched:
-            watched.may_lose = True
-            page = watched.page
-            page.get_by_role("button", name="1 server, 6 tools").wait_for()
-            wire.cuts = [1500, 1, 700, 333, 2000, 1777]
-            say(page, "stream")
-            expect(page.locator(".assistant strong")).to_have_text("end")
-            words = page.locator(".assistant .markdown").inner_text().split()
-            assert words == ["word"] * WORD_COUNT + ["end"]
-            assert wire.cut_count > 0
-            wire.cuts = []
-            wire.cut()
-            expect(page.get_by_text("The connection is lost.")).to_be_visible()
-            say(page, "weather")
-            expect(page.locator(".unsent")).to_be_visible()
-            shot(page, "real-6-cut")
-            wire.mend()
-            page.evaluate("dispatchEvent(new Event('online'))")
-            expect(page.locator(".assistant").last).to_contain_text("It is cold.")
-            assert page.locator(".bubble").all_inner_texts() == ["stream", "weather"]
+    with (
+        cable_in_thread(ready.host.url) as (wire, do),
+        watched_page(browser, wire.url) as watched,
+    ):
+        watched.may_lose = True
+        page = watched.page
+        page.get_by_role("button", name="1 server, 6 tools").wait_for()
+        wire.cuts = [1500, 1, 700, 333, 2000, 1777]
+        say(page, "stream")
+        expect(page.locator(".assistant strong")).to_have_text("end")
+        words = page.locator(".assistant .markdown").inner_text().split()
+        assert words == ["word"] * WORD_COUNT + ["end"]
+        assert wire.cut_count > 0
+        wire.cuts = []
+        do(wire.cut())
+        expect(page.get_by_text("The connection is lost.")).to_be_visible()
+        say(page, "weather")
+        expect(page.locator(".unsent")).to_be_visible()
+        shot(page, "real-6-cut")
+        do(wire.mend())
+        page.evaluate("dispatchEvent(new Event('online'))")
+        expect(page.locator(".assistant").last).to_contain_text("It is cold.")
+        assert page.locator(".bubble").all_inner_texts() == ["stream", "weather"]
 
 
 @pytest.mark.rule("HPAGE-03", "HPAGE-04")

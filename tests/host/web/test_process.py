@@ -19,6 +19,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 
 from tests.lab.host.server import PATIENCE, Frame, Page
+from tests.lab.places.cable import cable
 from tests.lab.places.services import postgres_database
 from tests.lab.programs.program import output_file
 from tests.lab.servers import fork_server
@@ -186,60 +187,32 @@ def _is_ready(frame: Frame) -> bool:
     return states == ["ready"]
 
 
-class Cutter:
-    """A TCP proxy that cuts each connection after a number of bytes of the server."""
-
-    def __init__(self, port: int) -> None:
-        self.target = port
-        self.allowed = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass bytes on, and cut."""
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        up = asyncio.create_task(self._up(reader, far_writer))
-        rest = self.allowed
-        with suppress(OSError):
-            while rest > 0 and (data := await far_reader.read(min(rest, 512))):
-                writer.write(data)
-                await writer.drain()
-                rest -= len(data)
-        up.cancel()
-        for each in (writer, far_writer):
-            each.transport.abort()
-
-    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(4096):
-                writer.write(data)
-                await writer.drain()
+CUT = (ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError)
+"""What a client finds that is cut off."""
 
 
 @pytest.mark.rule("HOST-29", "HOST-11")
 async def test_cuts_at_any_byte_lose_and_repeat_nothing(tmp_path: Path) -> None:
     script = [[f"w{number} " for number in range(30)]]
     with host_process(tmp_path, script=script) as host:
-        cutter = Cutter(host.port)
-        server = await asyncio.start_server(cutter.serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
         session, events = "", list[Frame]()
         async with host.page() as page:
             session = page.session
         is_over, step = False, 600
         while not is_over:
-            cutter.allowed = step
-            step += 137
-            with suppress(ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError):
-                async with host.page(session, len(events), port) as page:
-                    await page.say("go", id="m1")
-                    while True:
-                        frame = await page.next()
-                        if "seq" in frame:
-                            events.append(frame)
-                        if frame["type"] == "turn" and frame["payload"]["state"] == "finished":
-                            is_over = True
-                            break
-        server.close()
-        await server.wait_closed()
+            async with cable(host.url) as line:
+                line.cuts = [step]
+                step += 137
+                with suppress(*CUT):
+                    async with host.page(session, len(events), line.port) as page:
+                        await page.say("go", id="m1")
+                        while True:
+                            frame = await page.next()
+                            if "seq" in frame:
+                                events.append(frame)
+                            if frame["type"] == "turn" and frame["payload"]["state"] == "finished":
+                                is_over = True
+                                break
     assert [each["seq"] for each in events] == list(range(1, len(events) + 1))
     text = "".join(each["payload"]["content"] for each in events if each["type"] == "text")
     assert text == "".join(f"w{number} " for number in range(30))

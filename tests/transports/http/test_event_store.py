@@ -21,7 +21,7 @@ from foundation_rt.http.event_store import (
     new_stream_id,
     parse_event_id,
 )
-from tests.lab.places.gate import Gate
+from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
 
 SESSION = "session-1"
@@ -422,10 +422,10 @@ async def test_writes_neither_wait_nor_grow_without_redis() -> None:
 
 @pytest.mark.rule("RESUME-06")
 async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str) -> None:
-    async with Gate(url) as gate:
+    async with cable(url) as line:
         logger = Logger()
-        store = redis_store(gate.url, prefix, logger=logger)
-        gate.shut()
+        store = redis_store(line.url, prefix, logger=logger)
+        await line.cut()
         await store.start()
         store.open(SESSION, RECORD)
         trail = store.begin(SESSION)
@@ -433,11 +433,11 @@ async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str)
         trail.record(b"b")
         await logger_says(logger, "warn")
         assert await store.replay(SESSION, started) is None
-        gate.open()
+        await line.mend()
         await logger_says(logger, "info")
         assert lines(await store.replay(SESSION, started)) == [b"b"]
         assert [level for level, _ in logger.records] == ["warn", "info"]
-        gate.shut()
+        await line.cut()
         assert await store.replay(SESSION, started) is None
         await store.close()
 
