@@ -17,7 +17,7 @@ from foundation_rt.features.state.handler_state import StateChanges, StoredState
 from foundation_rt.features.state.redis_store import StateName
 from foundation_rt.features.state.states import States
 from foundation_rt.testing import TestClient
-from tests.lab.places.redis_server import redis_server
+from tests.lab.places.processes import redis_server
 from tests.lab.places.services import need_redis, unique_name
 
 STATELESS = "2026-07-28"

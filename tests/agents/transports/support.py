@@ -19,7 +19,7 @@ from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
 from tests.lab.agents.recorded_log import RecordedLog
-from tests.lab.places.nats_server import NatsServer, need_nats_server, own_nats_server
+from tests.lab.places.processes import ServiceProcess, nats_server
 
 FOREVER_MS = 3_600_000
 
@@ -32,7 +32,7 @@ class World:
         may_answer: is waited for by the agents before they answer.
     """
 
-    def __init__(self, folder: Path, server: NatsServer, claim_ms: int) -> None:
+    def __init__(self, folder: Path, server: ServiceProcess, claim_ms: int) -> None:
         self.folder = folder
         self.claim_ms = claim_ms
         self.server = server
@@ -78,6 +78,6 @@ async def world(
     tmp_path: Path, claim_ms: int = FOREVER_MS
 ) -> AsyncIterator[tuple[World, AsyncExitStack]]:
     """Yield a world, and a stack that ends before its server."""
-    need_nats_server()
-    async with own_nats_server(tmp_path / "nats") as (server, stack):
-        yield World(tmp_path, server, claim_ms), stack
+    with nats_server(tmp_path / "nats") as server:
+        async with AsyncExitStack() as stack:
+            yield World(tmp_path, server, claim_ms), stack

@@ -39,7 +39,7 @@ from foundation_rt.agents.transports.nats_listener import (
 )
 from foundation_rt.errors import MissingExtraError, UsageError
 from tests.lab.agents.recorded_log import RecordedLog
-from tests.lab.places.nats_server import NatsServer, need_nats_server, own_nats_server
+from tests.lab.places.processes import ServiceProcess, nats_server
 from tests.lab.places.services import NATS_URL, need_nats, unique_name
 
 LEDGER = uuid4().hex
@@ -51,13 +51,7 @@ def _nats() -> None:
     need_nats()
 
 
-@pytest.fixture
-def _nats_server() -> None:
-    need_nats_server()
-
-
 requires_nats = pytest.mark.usefixtures("_nats")
-requires_nats_server = pytest.mark.usefixtures("_nats_server")
 
 
 # -- what the tests need ------------------------------------------------------------------------
@@ -164,10 +158,11 @@ async def rig(url: str = NATS_URL) -> AsyncIterator[Rig]:
 
 
 @asynccontextmanager
-async def own_rig(folder: Path, *options: str) -> AsyncIterator[tuple[Rig, NatsServer]]:
+async def own_rig(folder: Path, *options: str) -> AsyncIterator[tuple[Rig, ServiceProcess]]:
     """Yield a rig with a server of its own."""
-    async with own_nats_server(folder, *options) as (server, _), rig(server.url) as here:
-        yield here, server
+    with nats_server(folder, *options) as server:
+        async with rig(server.url) as here:
+            yield here, server
 
 
 agent_ids = st.text(min_size=1, max_size=256).filter(is_agent_id)
@@ -488,7 +483,6 @@ async def test_peers_and_streams_of_jetstream_are_named_once() -> None:
 # -- lost connections ---------------------------------------------------------------------------
 
 
-@requires_nats_server
 @pytest.mark.rule("AACP-100")
 async def test_connection_that_comes_back_delivers_and_says_that_much_may_be_lost(
     tmp_path: Path,
@@ -517,7 +511,6 @@ async def test_connection_that_comes_back_delivers_and_says_that_much_may_be_los
         await receiver.close()
 
 
-@requires_nats_server
 @pytest.mark.rule("AACP-77")
 async def test_frozen_server_fills_no_memory_and_keeps_no_close_waiting(tmp_path: Path) -> None:
     async with own_rig(tmp_path) as (here, server):
@@ -525,7 +518,7 @@ async def test_frozen_server_fills_no_memory_and_keeps_no_close_waiting(tmp_path
         await transport.listen("b")
         transport.timeout_ms = 100
         client, tasks = transport.connected(), asyncio.all_tasks()
-        server.stop()
+        server.freeze()
         many = [event(seq, payload=b'"%s"' % (b"x" * 500_000)) for seq in range(100)]
         for _ in range(10):
             with pytest.raises(TransportError, match="no answer in time"):
@@ -536,7 +529,6 @@ async def test_frozen_server_fills_no_memory_and_keeps_no_close_waiting(tmp_path
         assert asyncio.all_tasks() < tasks
 
 
-@requires_nats_server
 @pytest.mark.rule("AACP-100")
 async def test_connection_to_a_frozen_server_is_made_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -547,7 +539,7 @@ async def test_connection_to_a_frozen_server_is_made_again(
         transport.timeout_ms = 100
         losses = Losses(transport)
         many = [event(seq, payload=b'"%s"' % (b"x" * 500_000)) for seq in range(100)]
-        server.stop()
+        server.freeze()
         while transport.is_connected:
             with pytest.raises(TransportError):
                 await transport.send(many)
@@ -558,7 +550,6 @@ async def test_connection_to_a_frozen_server_is_made_again(
         await losses.has(None)
 
 
-@requires_nats_server
 async def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> None:
     async with own_rig(tmp_path) as (here, server):
         ledger = RecordingLedger()
@@ -583,7 +574,6 @@ async def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> N
             await asyncio.sleep(0.01)
 
 
-@requires_nats_server
 @pytest.mark.rule("AACP-78")
 async def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None:
     users = """authorization { users = [{user: u, password: sesame, permissions: {
@@ -591,7 +581,7 @@ async def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None
         subscribe: {allow: ["aacp.*.b", "aacp-who.b", "aacp.*.=here", "_INBOX.>"]}
     }}]}"""
     (tmp_path / "config").write_text(users)
-    async with own_nats_server(tmp_path, "-c", str(tmp_path / "config")) as (server, _):
+    with nats_server(tmp_path, "-c", str(tmp_path / "config")) as server:
         log, ledger = RecordedLog(), RecordingLedger()
         url = server.url.replace("//", "//u:simsim@")
         with pytest.raises(TransportError, match="Authorization Violation") as caught:

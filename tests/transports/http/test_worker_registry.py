@@ -12,7 +12,7 @@ from foundation_rt.base.redis_link import Outage
 from foundation_rt.http.cluster import worker_registry_redis
 from foundation_rt.http.cluster.session_seal import WorkerName
 from foundation_rt.http.cluster.worker_registry_redis import WorkerRegistry
-from tests.lab.places.redis_server import redis_server
+from tests.lab.places.processes import redis_server
 from tests.lab.servers.http_server import free_port
 
 
