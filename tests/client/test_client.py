@@ -14,11 +14,11 @@ from foundation_rt.client.errors import (
     NotOfferedError,
 )
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     ONCE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     capabilities,
     error_of,
@@ -225,7 +225,7 @@ async def test_call_that_asked_for_input_may_have_run(how: str) -> None:
             await asyncio.sleep(1_000)
         return []
 
-    clients: list[ScriptedHarness] = []
+    clients: list[MemoryHarness] = []
     asked: list[int] = []
     async with scripted(revision=STATELESS, roots=handler, handler_timeout=20) as (client, harness):
         clients.append(harness)

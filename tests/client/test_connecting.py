@@ -17,7 +17,7 @@ from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
-from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.script_memory import MemoryHarness
 
 
 def transport(target: Any, **given: Any) -> Any:

@@ -29,15 +29,16 @@ from foundation_rt.client import CallResult, Client, MCPError, StdioServer, conn
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.session import ClientSession
 from tests.lab.checks.leaks import ResourceSnapshot, tasks
-from tests.lab.peers.misbehaving_harness import (
+from tests.lab.peers.script import STATELESS, Act
+from tests.lab.peers.script_memory import MemoryHarness
+from tests.lab.peers.script_processes import (
     HANDSHAKE,
     ROOT,
     Acts,
     MisbehavingHarness,
     MisbehavingHttpHarness,
 )
-from tests.lab.peers.misbehaving_script import STATELESS, Act
-from tests.lab.peers.misbehaving_strategies import (
+from tests.lab.peers.script_strategies import (
     acts_at_a_point,
     acts_of_a_call,
     asks_again,
@@ -45,7 +46,6 @@ from tests.lab.peers.misbehaving_strategies import (
     over_http,
     over_stdio,
 )
-from tests.lab.peers.misbehaving_transport import MemoryHarness
 from tests.lab.sizes import size
 
 LIVENESS = 60.0

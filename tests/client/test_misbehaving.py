@@ -15,15 +15,17 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import CallTimeoutError, InvalidResponseError
-from tests.lab.peers.misbehaving_clients import ANSWER, SOON, call, client_of
-from tests.lab.peers.misbehaving_harness import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import ONCE, MemoryHarness, error_of
+from tests.lab.peers.script_processes import (
+    ANSWER,
     HANDSHAKE,
+    SOON,
     MisbehavingHarness,
     MisbehavingHttpHarness,
+    call,
+    client_of,
 )
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.misbehaving_transport import MemoryHarness
-from tests.lab.peers.scripted_transport import ONCE, error_of
 from tests.lab.sizes import cases
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

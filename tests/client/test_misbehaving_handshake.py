@@ -16,11 +16,9 @@ from foundation_rt.client import CallResult, Client, MCPError, StdioServer, conn
 from foundation_rt.client.options import ClientOptions
 from tests.lab.checks.leaks import ResourceSnapshot, tasks
 from tests.lab.clock.virtual_loop import run_virtual
-from tests.lab.peers.misbehaving_clients import DEATHS
-from tests.lab.peers.misbehaving_harness import HANDSHAKE, ROOT, MisbehavingHarness
-from tests.lab.peers.misbehaving_script import STATELESS, Act
-from tests.lab.peers.misbehaving_transport import MemoryHarness
-from tests.lab.peers.scripted_transport import ONCE
+from tests.lab.peers.script import STATELESS, Act
+from tests.lab.peers.script_memory import ONCE, MemoryHarness
+from tests.lab.peers.script_processes import DEATHS, HANDSHAKE, ROOT, MisbehavingHarness
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""

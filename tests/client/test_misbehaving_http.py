@@ -16,10 +16,15 @@ from foundation_rt.client import (
     MCPError,
 )
 from tests.lab.checks.leaks import tasks
-from tests.lab.peers.misbehaving_clients import ANSWER, call, client_of
-from tests.lab.peers.misbehaving_harness import HANDSHAKE, MisbehavingHttpHarness
-from tests.lab.peers.misbehaving_script import STATELESS, Act
-from tests.lab.peers.scripted_transport import error_of
+from tests.lab.peers.script import STATELESS, Act
+from tests.lab.peers.script_memory import error_of
+from tests.lab.peers.script_processes import (
+    ANSWER,
+    HANDSHAKE,
+    MisbehavingHttpHarness,
+    call,
+    client_of,
+)
 
 JSON = {"Content-Type": "application/json"}
 HTML = {"Content-Type": "text/html"}

@@ -8,10 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt.client import ConnectionLostError
-from tests.lab.peers.misbehaving_clients import ANSWER, DEATHS, SOON, call, client_of
-from tests.lab.peers.misbehaving_harness import MisbehavingHarness
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import error_of
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import error_of
+from tests.lab.peers.script_processes import (
+    ANSWER,
+    DEATHS,
+    SOON,
+    MisbehavingHarness,
+    call,
+    client_of,
+)
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -14,12 +14,12 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, CircuitOpenError
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.errors import UsageError
-from tests.lab.peers.misbehaving_script import CAPABILITIES, Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import CAPABILITIES, Act
+from tests.lab.peers.script_memory import (
     BOTH,
     ONCE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     capabilities,
     error_of,
     in_turn,
@@ -313,7 +313,7 @@ async def test_every_call_takes_further_members_of_meta(revision: str) -> None:
 def test_members_of_both_places_are_one(
     inside: dict[str, Any], beside: dict[str, Any], revision: str
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         await client.request("ping", {"_meta": inside}, meta=beside)
         (sent,) = harness.of("ping")

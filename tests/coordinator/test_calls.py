@@ -24,8 +24,8 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.mcp_json import ServerSettings
 from foundation_rt.client import BreakerSettings, CircuitState, ClientHandlers, MCPError
 from foundation_rt.errors import ConfigError, ErrorCode, UsageError
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import MemoryHarness
 
 INTERNAL = {"error": {"code": -32603, "message": "broken"}}
 NO_RETRY = RetryOptions(max_retries=0)

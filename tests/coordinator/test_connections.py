@@ -20,7 +20,7 @@ from foundation_rt.client import MCPError
 from foundation_rt.client.transports.http import HttpTransport
 from tests.coordinator.test_servers import entry, until
 from tests.lab.checks.leaks import ResourceSnapshot
-from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.script_memory import MemoryHarness
 from tests.lab.servers.process import PATIENCE
 
 

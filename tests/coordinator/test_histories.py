@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt.apps.coordinator import Coordinator, ServerState
 from foundation_rt.base.clock import ManualClock
 from tests.lab.clock.virtual_loop import run_virtual
-from tests.lab.peers.misbehaving_transport import MemoryHarness
+from tests.lab.peers.script_memory import MemoryHarness
 from tests.lab.sizes import examples
 
 NAMES = ("a", "b", "c")

@@ -13,13 +13,13 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
-from tests.lab.peers.misbehaving_harness import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_processes import (
     ROOT,
     Acts,
     MisbehavingHarness,
     MisbehavingHttpHarness,
 )
-from tests.lab.peers.misbehaving_script import Act
 from tests.lab.servers.gateway import serve_gateway
 from tests.lab.servers.process import ServerProcess
 from tests.lab.sizes import cases

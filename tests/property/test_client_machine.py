@@ -1,6 +1,6 @@
 """The client with a server that misbehaves, in random histories.
 
-The server runs a script (tests/lab/peers/misbehaving_script.py) behind a transport that can be
+The server runs a script (tests/lab/peers/script.py) behind a transport that can be
 lost, become congested and refuse to open. Time moves only by a rule of the machine. Every call
 carries the acts that answer it; the script has the acts of all else: the probe, the handshake, the
 lists.  The invariants:  * No call outlasts its deadline. * A call ends with its own response (each
@@ -37,15 +37,15 @@ from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.results.results import CallResult
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.lab.clock.virtual_loop import VirtualLoop
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.misbehaving_strategies import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import MemoryHarness
+from tests.lab.peers.script_strategies import (
     acts_at_a_point,
     acts_of_a_call,
     asks_again,
     in_memory,
     may_refuse,
 )
-from tests.lab.peers.misbehaving_transport import MemoryHarness
 from tests.lab.sizes import examples
 
 CONNECT_TIMEOUT = 6.0

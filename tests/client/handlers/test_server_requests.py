@@ -19,11 +19,11 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.session.pending_requests import ABANDONED_SECONDS
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     HANDSHAKE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     error_of,
     in_turn,
@@ -85,7 +85,7 @@ def ask(method: str = "roots/list", params: Any = None) -> list[Act]:
     return [["ask", method, params or {}], ["wait", "answer"], ["answer"]]
 
 
-def held(harness: ScriptedHarness, number: int = 0) -> str:
+def held(harness: MemoryHarness, number: int = 0) -> str:
     """Return the id of a call that was sent."""
     return str(harness.of("tools/call")[number]["id"])
 
@@ -96,7 +96,7 @@ def held(harness: ScriptedHarness, number: int = 0) -> str:
 @pytest.mark.rule("QUEST-23")
 async def test_a_client_hands_requests_on_as_they_came() -> None:
     handing = Handing({"odd": [10**30, None], "_meta": {}})
-    harness = ScriptedHarness(HANDSHAKE)
+    harness = MemoryHarness(HANDSHAKE)
     options = ClientOptions(revision=HANDSHAKE)
     async with Client(harness.make_transport, options, handing) as client:
         odd = {"mode": "odd", "requestedSchema": 5, "ünknown": {"x": None}}

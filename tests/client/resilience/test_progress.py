@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError
 from foundation_rt.client.resilience.deadline import Deadline
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script_memory import (
     BOTH,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     error_of,
     play,
@@ -27,7 +27,7 @@ CALL: dict[str, Any] = {"name": "play", "arguments": {"nonce": "one", "acts": []
 TICK = 0.25
 
 
-def progress(harness: ScriptedHarness, value: Any = 1) -> None:
+def progress(harness: MemoryHarness, value: Any = 1) -> None:
     token = harness.of("tools/call")[-1]["params"]["_meta"]["progressToken"]
     harness.transport.tell("notifications/progress", progressToken=token, progress=value)
 
@@ -55,7 +55,7 @@ def test_each_progress_begins_the_time_again(
     times = [TICK * (sum(gaps[: number + 1]) - 0.5) for number in range(len(gaps))]
     end = expected_end(TICK * timeout, TICK * limit, times)
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -21,11 +21,11 @@ from foundation_rt.client.errors import (
 from foundation_rt.client.resilience import resilience
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.resilience.retries import RetryPolicy
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     ONCE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     error_of,
     play,
@@ -49,7 +49,7 @@ def circuit_after(acts: list[Act], **options: Any) -> CircuitState:
     """Return the state of a circuit that one failure opens, after a call that ends so."""
     seen = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         await asyncio.gather(call(client, acts, timeout=5), return_exceptions=True)
         seen.append(client.circuit_state)
@@ -535,7 +535,7 @@ async def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> 
 def test_circuit_state_needs_no_event_loop() -> None:
     clients = []
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         clients.append(client)
         await error_of(call(client, [["die"]]))
 
@@ -605,7 +605,7 @@ def test_any_sequence_of_calls(
         "dies": [["die"]],
     }
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         for number, (verdict, idempotent) in enumerate(histories):
             before = client.circuit_state
             arguments = {"nonce": str(number), "acts": acts[verdict]}

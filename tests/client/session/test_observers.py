@@ -11,8 +11,8 @@ from foundation_rt.client import BreakerSettings, ServerDescription, connect
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.errors import UsageError
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     ONCE,
     STATELESS,

@@ -18,11 +18,11 @@ from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.session import session
 from foundation_rt.client.session.open_requests import MAX_OPEN_REQUESTS
 from foundation_rt.errors import UsageError
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     error_of,
     play,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.virtual_time
 NONCE = {"nonce": "one"}
 
 
-def held(harness: ScriptedHarness, method: str = "tools/call") -> str:
+def held(harness: MemoryHarness, method: str = "tools/call") -> str:
     """Return the id of the last request of a method."""
     request_id = harness.of(method)[-1]["id"]
     assert isinstance(request_id, str)
@@ -100,7 +100,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
 ) -> None:
     """Others are not harmed, the server is told of what it has got, permits are given back."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         acts: list[Act] = [["progress", 1], ["wait", "two"]]
         first = asyncio.ensure_future(client.call("play", {**NONCE, "acts": [*acts, ["answer"]]}))
         for _ in range(turns):
@@ -132,7 +132,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
 def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
     """It closes the channel all the same."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         (call,) = await begun(client.call("play", {**NONCE, "acts": []}))
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns):
@@ -248,7 +248,7 @@ def test_a_callback_that_raises_changes_nothing(
     def broken(*_: Any) -> None:
         raise raised
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         acts = [["progress", 1], ["flood", 2, {"jsonrpc": "2.0", "method": LOG, "params": {}}]]
         acts += [["flood", 1, {"jsonrpc": "2.0", "method": CHANGED}], ["answer"]]
         result = await client.call(
@@ -266,7 +266,7 @@ def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
     async def late(*_: Any) -> None:
         raise AssertionError
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         for name in ("on_progress", "on_log"):
             callback: Any = {name: late}
             for asked in client.call("play", NONCE, **callback), client.request("x", **callback):
@@ -391,7 +391,7 @@ def server_request(number: int) -> dict[str, Any]:
 
 @pytest.mark.rule("CLIENT-17")
 def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         harness.transport.ask(1, "ping")
         harness.transport.ask(2, "roots/list")
@@ -512,7 +512,7 @@ messages = st.recursive(
 @pytest.mark.rule("CLIENT-12")
 @given(said=st.lists(messages, max_size=6), revision=st.sampled_from(BOTH))
 def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: str) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         arguments = {**NONCE, "acts": [["wait", "go"], ["answer"]]}
         calls = await begun(client.call("play", arguments), client.call("play", {"nonce": "x"}))
         for each in said:

@@ -14,13 +14,13 @@ from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.lab.checks.leaks import tasks
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     HANDSHAKE,
     ONCE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     ScriptedTransport,
     begun,
     error_of,
@@ -183,7 +183,7 @@ async def test_closed_while_it_begins(point: str) -> None:
 def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
     """Whoever is cancelled waits until nothing is left, however long the channel takes."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         (call,) = await begun(client.call("play", {"nonce": "x"}))
         harness.transport.farewell = 5.0
         closing = asyncio.ensure_future(client.close())
@@ -204,10 +204,10 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
 async def test_transport_factory_may_raise(clock: ManualClock) -> None:
     """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""
 
-    def broken() -> ScriptedHarness:
+    def broken() -> MemoryHarness:
         raise ZeroDivisionError
 
-    harness = ScriptedHarness(HANDSHAKE)
+    harness = MemoryHarness(HANDSHAKE)
     makers = [broken, harness.make_transport]
     async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
         with pytest.raises(ZeroDivisionError):

@@ -21,12 +21,12 @@ from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.client.session.subscriptions import Subscription
 from foundation_rt.errors import UsageError
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     capabilities,
     error_of,
@@ -46,7 +46,7 @@ SUBSCRIBE = {HANDSHAKE: "resources/subscribe", STATELESS: "subscriptions/listen"
 modes = pytest.mark.parametrize("revision", BOTH)
 
 
-def update(harness: ScriptedHarness, *uris: Any) -> None:
+def update(harness: MemoryHarness, *uris: Any) -> None:
     """Notify of changes; in the stateless mode the last that listens to resources."""
     meta = {}
     listening = listens(harness)
@@ -56,9 +56,7 @@ def update(harness: ScriptedHarness, *uris: Any) -> None:
         harness.transport.tell(UPDATED, uri=uri, **meta)
 
 
-def listens(
-    harness: ScriptedHarness, member: str = "resourceSubscriptions"
-) -> list[dict[str, Any]]:
+def listens(harness: MemoryHarness, member: str = "resourceSubscriptions") -> list[dict[str, Any]]:
     """Return the requests to listen, in the stateless mode."""
     sent = harness.of("subscriptions/listen")
     return [each for each in sent if member in each["params"]["notifications"]]
@@ -228,7 +226,7 @@ async def test_stream_that_the_server_ends_is_opened_again(how: str) -> None:
 def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, closes: bool) -> None:
     """By whoever enters, or by the end of the client."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         entering = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -466,7 +464,7 @@ steps = st.one_of(told, st.sampled_from([("lose",), ("end",), ("take",), ("wait"
 def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision: str) -> None:
     """No change is lost: what was told since it was last taken, or could not be told, comes."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         async with client.subscribe(ONE, TWO) as changes:
             due: set[str] = set()
             is_told = True

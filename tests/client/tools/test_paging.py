@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.client import Client
 from foundation_rt.client.tools import paging
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     error_of,
     in_turn,
     play,
@@ -138,7 +138,7 @@ hints = st.none() | st.integers(-10, 10_000_000) | st.sampled_from(["5", 1.5, Tr
 def test_the_least_hint_of_all_pages_counts(said: list[Any]) -> None:
     """What is no hint is none."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         await client.initialize()
         client.invalidate()
         cursors = [{"nextCursor": str(each)} for each in range(len(said) - 1)]

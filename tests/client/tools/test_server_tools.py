@@ -17,12 +17,12 @@ from foundation_rt.client.errors import (
     CallTimeoutError,
     InvalidArgumentsError,
 )
-from tests.lab.peers.misbehaving_script import Act
-from tests.lab.peers.scripted_transport import (
+from tests.lab.peers.script import Act
+from tests.lab.peers.script_memory import (
     BOTH,
     HANDSHAKE,
     STATELESS,
-    ScriptedHarness,
+    MemoryHarness,
     begun,
     error_of,
     play,
@@ -51,7 +51,7 @@ def listed(*tools: Any, **more: Any) -> dict[str, list[Act]]:
     return {**ANSWER, "tools/list": [result(tools=[*tools], **more)]}
 
 
-def count(harness: ScriptedHarness) -> int:
+def count(harness: MemoryHarness) -> int:
     return harness.count("tools/list")
 
 
@@ -414,7 +414,7 @@ async def test_time_over_after_a_refusal_has_not_run() -> None:
 def test_a_tool_that_cannot_be_checked_is_called_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         for _ in range(3):
             await client.call("a", {"city": 5})
 
@@ -431,7 +431,7 @@ steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wa
 def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
     """A tool that there is can be called; one that there is not is E204, and never sent."""
 
-    async def scenario(client: Client, harness: ScriptedHarness) -> None:
+    async def scenario(client: Client, harness: MemoryHarness) -> None:
         more = {} if hint is None else {"ttlMs": hint}
         version = 0
         harness.play(listed(tool("a"), tool("v0"), **more))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.script import Act
 
 _NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}}
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

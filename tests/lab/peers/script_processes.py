@@ -1,4 +1,4 @@
-"""Harnesses for the processes of servers that misbehave: their scripts, logs and leftovers.
+"""Processes of servers that misbehave, with their scripts, logs and leftovers; and their clients.
 
     with MisbehavingHarness({"initialize": [["kill"]]}, {}) as harness:
         connect(harness.command, cwd=ROOT) ...
@@ -16,13 +16,18 @@ import select
 import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from foundation_rt.client import CallResult, Client, StdioServer, connect
+from foundation_rt.client.options import ClientOptions
 from foundation_rt.files import replacing
-from tests.lab.peers.misbehaving import KILL
-from tests.lab.peers.misbehaving_script import Act
+from tests.lab.peers.script import Act, ScriptRecord
+from tests.lab.peers.script_memory import ONCE, MemoryHarness
+from tests.lab.peers.script_stdio import KILL
 from tests.lab.servers import fork_server
 
 if sys.platform == "win32":
@@ -36,8 +41,25 @@ PATIENCE = 60.0
 
 Acts = dict[str, list[Act]]
 
+SOON = 0.3
+"""Seconds that a call is given which is never answered."""
 
-class MisbehavingHarness:
+ANSWER: Act = ["answer"]
+
+DEATHS: dict[str, list[Act]] = {
+    "exits": [["exit", 3]],
+    "is killed": [["kill"]],
+    "exits within its answer": [["part", 0.5], ["exit", 1]],
+    "exits with much to say": [["stderr", 300_000], ["exit", 1]],
+    "closes its output": [["close", "stdout"]],
+    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
+    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
+    "leaves one in another session": [["grandchild", "elsewhere"], ["exit", 0]],
+}
+"""What a server over stdio may end in; the client knows at once."""
+
+
+class MisbehavingHarness(ScriptRecord):
     """A script in a file, and the log of the servers that run it.
 
     Args:
@@ -86,20 +108,11 @@ class MisbehavingHarness:
     @property
     def command(self) -> list[str]:
         """The command of the server over stdio; it must run in `ROOT`."""
-        return [sys.executable, "-m", "tests.lab.peers.misbehaving", *self.arguments]
+        return [sys.executable, "-m", "tests.lab.peers.script_stdio", *self.arguments]
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """Return the events of this name in the log."""
         lines = map(json.loads, self._log.read_text().splitlines())
         return [each for each in lines if each["event"] == event]
-
-    def messages(self, method: str) -> list[dict[str, Any]]:
-        """Return the messages of this method that were received."""
-        return [each for each in self.events("message") if each["method"] == method]
-
-    def nonces(self) -> list[str]:
-        """Return the nonces of all calls that were received, in order."""
-        return [each["nonce"] for each in self.messages("tools/call")]
 
     def processes(self) -> list[dict[str, Any]]:
         """Return all processes that were started: `pid`, `started`, and `where` of a grandchild."""
@@ -169,7 +182,7 @@ class MisbehavingHttpHarness(MisbehavingHarness):
 
     def start(self) -> None:
         """Start the server, on the same port each time."""
-        command = [sys.executable, "-m", "tests.lab.peers.misbehaving_http", *self.arguments]
+        command = [sys.executable, "-m", "tests.lab.peers.script_http", *self.arguments]
         self._process = fork_server.Popen(
             [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -183,3 +196,39 @@ class MisbehavingHttpHarness(MisbehavingHarness):
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@asynccontextmanager
+async def client_of(
+    harness: MemoryHarness | MisbehavingHarness, *, introduced: bool = True, **options: Any
+) -> AsyncIterator[Client]:
+    """Yield a client of a server that misbehaves.
+
+    Args:
+        introduced: whether both have introduced themselves before, so that all the time of a call
+            is for the server.
+    """
+    async with _connect(harness, options) as client:
+        if introduced:
+            await client.initialize()
+        yield client
+
+
+def _connect(harness: MemoryHarness | MisbehavingHarness, options: dict[str, Any]) -> Client:
+    if isinstance(harness, MemoryHarness):
+        return Client(harness.make_transport, ClientOptions(**options))
+    if isinstance(harness, MisbehavingHttpHarness):
+        return connect(harness.url, **{"retries": ONCE, **options})
+    command = harness.command
+    server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.2)
+    return connect(server, **options)
+
+
+async def call(
+    client: Client, nonce: str, acts: list[Act] | None = None, **more: Any
+) -> CallResult:
+    """Make a call, and check that it is answered with its own nonce."""
+    arguments = {"nonce": nonce} if acts is None else {"nonce": nonce, "acts": acts}
+    result = await client.call("play", arguments, **more)
+    assert (result.structured, result.text) == ({"nonce": nonce}, nonce)
+    return result

@@ -1,8 +1,8 @@
-"""Serve a script over HTTP: `python -m tests.lab.peers.misbehaving_http SCRIPT LOG PORT`.
+"""Serve a script over HTTP: `python -m tests.lab.peers.script_http SCRIPT LOG PORT`.
 
 The program prints the port that it listens on.
 
-`misbehaving_script` describes scripts, and the acts of every transport. A response is JSON; it is a
+`script` describes scripts, and the acts of every transport. A response is JSON; it is a
 stream of events after the act `stream`, or if something other than a response is sent first. Over
 HTTP there are also:
 
@@ -34,14 +34,14 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from tests.lab.peers.misbehaving import KILL, started
-from tests.lab.peers.misbehaving_script import (
+from tests.lab.peers.script import (
     STATELESS,
     ScriptExchange,
     ScriptLog,
     ScriptRunner,
     read_script,
 )
+from tests.lab.peers.script_stdio import KILL, started
 
 _SESSION = "mcp-session-id"
 _DRIP_SECONDS = 0.002

@@ -67,6 +67,22 @@ CAPABILITIES = {
 }
 
 
+class ScriptRecord:
+    """What a server has received, as its log says."""
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """Return the events of this name in the log."""
+        raise NotImplementedError
+
+    def messages(self, method: str) -> list[dict[str, Any]]:
+        """Return the messages of this method that were received."""
+        return [each for each in self.events("message") if each["method"] == method]
+
+    def nonces(self) -> list[str]:
+        """Return the nonces of all calls that were received, in order."""
+        return [each["nonce"] for each in self.messages("tools/call")]
+
+
 class ScriptLog:
     """A file of JSON lines, each appended by one write, so that none is lost or cut."""
 

@@ -1,6 +1,6 @@
-"""Serve a script over stdio: `python -m tests.lab.peers.misbehaving SCRIPT LOG`.
+"""Serve a script over stdio: `python -m tests.lab.peers.script_stdio SCRIPT LOG`.
 
-`misbehaving_script` describes scripts, and the acts of every transport. Over stdio there are also:
+`script` describes scripts, and the acts of every transport. Over stdio there are also:
 
     part FRACTION           write the first bytes of the right response, and no more
     noise TEXT              write text to standard output that is not a message
@@ -25,7 +25,7 @@ import sys
 import time
 from typing import Any
 
-from tests.lab.peers.misbehaving_script import ScriptExchange, ScriptLog, ScriptRunner, read_script
+from tests.lab.peers.script import ScriptExchange, ScriptLog, ScriptRunner, read_script
 
 if sys.platform == "win32":
     import subprocess
