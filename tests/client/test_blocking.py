@@ -30,7 +30,7 @@ from foundation_rt.client import (
 from foundation_rt.client.blocking import BlockingClient, LoopThread, connect
 from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import ResourceSnapshot
-from tests.lab.peers.recording_receiver import has_vanished, living
+from tests.lab.programs.processes import living, state
 from tests.lab.sizes import cases
 
 PATIENCE = 60.0
@@ -443,7 +443,7 @@ def test_at_the_interpreters_end_no_process_is_left(
     assert ended.returncode == ENDINGS[ending], ended.stderr
     assert "hi" in ended.stdout
     group = int(number.read_text())
-    assert has_vanished(group)
+    assert not state(group)
     assert living(group) == set()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from foundation_rt.apps.dev.page_service import MAX_READERS
 from foundation_rt.client import HttpServer, connect
+from tests.lab.programs.processes import children, descriptors
 from tests.lab.servers.dev_front import DevFront, EventReader, dev_front
 
 APP = """
@@ -296,14 +297,12 @@ def test_descriptors_of_readers_and_restarts_are_given_back(tmp_path: Path) -> N
     with dev_front(tmp_path, "tools.py") as front:
         front.reader.wait_for("restart", first=True)
         front.next_restart(lambda: tools.write_text(APP + "#\n"), first=False)
-        descriptors = Path(f"/proc/{front.process.pid}/fd")
-        before = len([*descriptors.iterdir()])
+        before = len(descriptors(front.process.pid))
         for number in range(3):
             front.read_events().close()
             text = APP + "#" * (number + 5) + "\n"
             front.next_restart(partial(tools.write_text, text), first=False)
         front.json("/dev/state")
-        assert len([*descriptors.iterdir()]) <= before + 1
-        children = Path(f"/proc/{front.process.pid}/task/{front.process.pid}/children")
-        assert str(front.server()["pid"]) in children.read_text().split()
-        assert len(children.read_text().split()) <= 2  # the program, and the guard of children
+        assert len(descriptors(front.process.pid)) <= before + 1
+        assert front.server()["pid"] in children(front.process.pid)
+        assert len(children(front.process.pid)) <= 2  # the program, and the guard of children

@@ -19,6 +19,7 @@ from foundation_rt.apps.coordinator.servers import Source
 from foundation_rt.apps.dev.file_watch import WatchedFiles
 from foundation_rt.apps.dev.front import DevTarget, create_front
 from foundation_rt.client import HttpServer, connect
+from tests.lab.programs import processes
 from tests.lab.servers.dev_front import DevFront, dev_front
 from tests.lab.servers.http_server import serve_http
 from tests.lab.servers.process import PATIENCE, command, run
@@ -231,14 +232,6 @@ def test_option_watch_adds_files_and_folders(tmp_path: Path) -> None:
         ]
 
 
-def gone(pid: int) -> bool:
-    """Return whether a process has ended; a zombie has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 @pytest.mark.rule("DEV-06")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
@@ -250,12 +243,7 @@ def test_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
         before = front.printed
         ended = front.end(number)
         assert ended == (-number if number is signal.SIGKILL else 128 + number)
-        if number is signal.SIGKILL:
-            with os.fdopen(os.pidfd_open(pid)) if not gone(pid) else open(os.devnull) as watched:
-                import select
-
-                select.select([watched], [], [], 30)
-        assert gone(pid)
+        assert processes.has_ended(pid, PATIENCE if number is signal.SIGKILL else 0)
         assert front.printed == before
         assert "Traceback" not in front.log.read_text()
 

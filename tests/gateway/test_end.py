@@ -14,7 +14,7 @@ import pytest
 from foundation_rt.client import connect
 from tests.gateway.test_faults import entry, write
 from tests.gateway.test_through import OLD, speaking
-from tests.lab.peers.recording_receiver import living
+from tests.lab.programs.processes import living
 from tests.lab.servers.gateway import serve_gateway
 
 

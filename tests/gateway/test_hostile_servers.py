@@ -20,8 +20,8 @@ from tests.lab.peers.script_processes import (
     MisbehavingHarness,
     MisbehavingHttpHarness,
 )
+from tests.lab.programs.processes import peak_memory
 from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.process import ServerProcess
 from tests.lab.sizes import cases
 
 HUGE = 100_000_000
@@ -64,13 +64,6 @@ async def play(client: Client, nonce: str, acts: list[Act]) -> dict[str, Any]:
     return await client.request("tools/call", {"name": "bad__play", "arguments": arguments})
 
 
-def peak(process: ServerProcess) -> int:
-    """Return the most memory that a process has had, in bytes."""
-    status = Path(f"/proc/{process.process.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024
-
-
 @pytest.mark.rule("GATE-05", "GATE-10")
 async def test_answer_too_large_or_no_answer_costs_its_call_alone(
     harness: MisbehavingHarness, tmp_path: Path
@@ -86,7 +79,7 @@ async def test_answer_too_large_or_no_answer_costs_its_call_alone(
                 assert not (await play(client, "noise", NOISE)).get("isError")
             assert not (await play(client, "last", [["answer"]])).get("isError")
             assert (await client.call("good__pid")).value() == before
-        assert peak(gateway.process) < BOUND
+        assert peak_memory(gateway.process.pid) < BOUND
 
 
 @pytest.mark.rule("GATE-04")
@@ -123,7 +116,7 @@ async def test_list_without_end_fails_its_server_alone(
             assert found["state"] == "failed"
             assert "pages" in found["reason"]
             assert (await client.call("good__echo", {"text": "x"})).text == "good: x"
-        assert peak(gateway.process) < BOUND
+        assert peak_memory(gateway.process.pid) < BOUND
 
 
 @pytest.mark.rule("GATE-05", "COORD-21", "COORD-76")

@@ -15,7 +15,7 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import APP, HANGS, entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
-from tests.lab.peers.recording_receiver import living
+from tests.lab.programs.processes import children, descriptors, living
 from tests.lab.servers.gateway import serve_gateway
 from tests.lab.servers.http_server import serve_http
 from tests.lab.servers.process import PATIENCE, ServerProcess
@@ -114,9 +114,9 @@ async def test_rounds_of_connect_call_and_kill_leave_nothing_in_the_gateway(tmp_
 async def _quiet(process: ServerProcess) -> int:
     """Return how many descriptors a gateway has, once it has no child: its server is flapping."""
     pid = process.process.pid
-    while Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    while children(pid):
         await asyncio.sleep(0.02)
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(descriptors(pid))
 
 
 @pytest.mark.rule("CHILD-21")

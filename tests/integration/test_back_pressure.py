@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import orjson
 import pytest
 
+from tests.lab.programs.processes import peak_memory
 from tests.lab.servers.process import ServerProcess, serve
 from tests.lab.sizes import size as size_of_test
 
@@ -83,13 +83,6 @@ def press(server: ServerProcess, tool: str = "big", first: int = 10_000) -> list
     return ids
 
 
-def peak_memory(server: ServerProcess) -> int:
-    """Return the most resident memory the server has had so far, in bytes."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    [line] = [each for each in status.splitlines() if each.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024
-
-
 @pytest.mark.rule("PROC-05", "ERR-06")
 @pytest.mark.parametrize("tool", ["big", "big_in_thread", "big_async"])
 def test_nothing_is_lost_while_a_client_does_not_read(tool: str) -> None:
@@ -117,7 +110,7 @@ def test_nothing_is_lost_while_a_client_does_not_read(tool: str) -> None:
 @pytest.mark.rule("PROC-05")
 def test_a_client_that_does_not_read_is_not_read_either() -> None:
     with serve(APP) as server:
-        before = peak_memory(server)
+        before = peak_memory(server.pid)
         ticks = [
             server.start("tick", ms=ms, name=name)
             for ms, name in ((0, "pressed"), (150, "first"), (300, "second"), (450, "third"))
@@ -134,11 +127,11 @@ def test_a_client_that_does_not_read_is_not_read_either() -> None:
             server.record(tick=name)
             taken += server.offer(requests[taken:])
         assert taken <= 2 * PIPE
-        assert peak_memory(server) - before < 5 * HIGH_WATER
+        assert peak_memory(server.pid) - before < 5 * HIGH_WATER
         server.reading = True
         server.write(requests[taken:])
         server.wait_for_messages(1 + len(ticks) + len(pressed) + len(asked))
-        assert peak_memory(server) - before < 5 * HIGH_WATER
+        assert peak_memory(server.pid) - before < 5 * HIGH_WATER
         assert server.finish() == 0
         answered = [each["id"] for each in server.messages]
         assert sorted(answered) == sorted([1, *ticks, *pressed, *asked])
@@ -210,11 +203,11 @@ def test_calls_go_on_though_nobody_reads_the_log_and_what_is_dropped_is_counted(
     reader, writer = os.pipe()
     calls = size_of_test(20_000, 100_000)  # the buffer has room for 13,000 records
     with serve(APP, stderr=(writer, None)) as server:
-        before = peak_memory(server)
+        before = peak_memory(server.pid)
         for first in range(1000, 1000 + calls, 500):
             server.write(b"".join(call(each, "big", 1) for each in range(first, first + 500)))
             server.wait_for_messages(first - 499)
-        assert peak_memory(server) - before < 3 * HIGH_WATER
+        assert peak_memory(server.pid) - before < 3 * HIGH_WATER
         server.close_input()
         server.log = reader
         os.set_blocking(reader, False)

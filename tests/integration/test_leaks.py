@@ -7,6 +7,7 @@ import os
 import orjson
 import pytest
 
+from tests.lab.programs.processes import descriptors
 from tests.lab.servers.process import ServerProcess, serve
 
 APP = '''
@@ -69,9 +70,7 @@ TOOLS = ("inline", "thread", "later", "fails", "times_out", "times_out_in_thread
 
 def holdings(server: ServerProcess) -> tuple[list[str], int]:
     """Where its descriptors lead, and how many threads it has."""
-    folder = f"/proc/{server.pid}/fd"
-    files = sorted(os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
-    return files, len(os.listdir(f"/proc/{server.pid}/task"))
+    return sorted(descriptors(server.pid)), len(os.listdir(f"/proc/{server.pid}/task"))
 
 
 def completions(server: ServerProcess) -> int:

@@ -25,6 +25,7 @@ from tests.agents.ledger.test_killed import expected, outcome
 from tests.lab.agents.processes import PATIENCE, Part, Peers, records_of, wait_for
 from tests.lab.places.cable import cable_in_thread
 from tests.lab.places.services import postgres_schema
+from tests.lab.programs.processes import state
 from tests.lab.sizes import size
 
 REQUESTS = size(900, 8_000)
@@ -183,7 +184,7 @@ def stop_in_transaction(sick: Peers, path: Path) -> None:
         while writer_of(path) != sick.pid:
             assert time.monotonic() < deadline, "it never writes"
         sick.stop()
-        while Path(f"/proc/{sick.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        while state(sick.pid) != "T":
             pass  # a signal needs a moment
         if writer_of(path) == sick.pid:
             return

@@ -15,7 +15,7 @@ import pytest
 from foundation_rt.client.transports.orphan_guard import _SCRIPT, orphan_guard
 from foundation_rt.client.transports.process import ChildProcess
 from tests.lab.checks.leaks import ResourceSnapshot
-from tests.lab.peers.recording_receiver import living
+from tests.lab.programs.processes import living
 from tests.lab.servers.process import ServerProcess, command, environment
 from tests.lab.sizes import size
 

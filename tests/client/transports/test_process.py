@@ -12,7 +12,8 @@ import pytest
 
 from foundation_rt.client.transports import process
 from foundation_rt.client.transports.process import ChildProcess
-from tests.lab.peers.recording_receiver import LONG, has_vanished, living, run
+from tests.lab.peers.recording_receiver import LONG, run
+from tests.lab.programs.processes import living, state
 
 IDLE = "import os, signal; print(os.getpid(), flush=True)\nwhile True: signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
@@ -49,7 +50,7 @@ def test_killed_process_that_does_not_vanish_is_given_up(
         send(pid, signal.SIGKILL)
         while child.exit_code is None:
             await asyncio.sleep(0.01)
-        assert has_vanished(pid)
+        assert not state(pid)
 
     with caplog.at_level(logging.WARNING, "foundation_rt.client"):
         run(main())
@@ -68,7 +69,7 @@ async def test_a_group_that_we_may_not_signal_counts_as_gone(
     monkeypatch.setattr(os, "killpg", refuse)
     await child.end()
     assert child.exit_code == 1  # input() at the end of file
-    assert has_vanished(pid)
+    assert not state(pid)
 
 
 @pytest.mark.rule("CHILD-11")
@@ -81,7 +82,7 @@ async def test_group_is_signalled_where_there_is_no_proc(monkeypatch: pytest.Mon
         patch.setattr(os, "scandir", scandir)
         await child.end()
     assert child.exit_code in (-signal.SIGTERM, -signal.SIGKILL)  # the grace is that short
-    assert has_vanished(pid)
+    assert not state(pid)
 
 
 @pytest.mark.rule("CHILD-12")
@@ -93,7 +94,7 @@ async def test_kill_ends_the_grace_that_is_running() -> None:
     child.kill()
     await ending
     assert child.exit_code == -signal.SIGKILL
-    assert has_vanished(pid)
+    assert not state(pid)
 
 
 @pytest.mark.rule("CHILD-06")

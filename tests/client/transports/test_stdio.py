@@ -29,13 +29,12 @@ from tests.lab.peers.recording_receiver import (
     LONG,
     SHORT,
     RecordingReceiver,
-    has_vanished,
-    living,
     opened,
     python,
     run,
     say,
 )
+from tests.lab.programs.processes import living, state
 from tests.lab.sizes import size
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
@@ -562,7 +561,7 @@ while True: signal.pause()
     error = await told.end()
     assert error.message == f"the server {transport.description} has closed its {name}"
     await transport.close()
-    assert has_vanished(number(told))
+    assert not state(number(told))
 
 
 # -- close
@@ -584,7 +583,7 @@ sys.stderr.write(f"{len(read)}")
     await transport.close()
     assert transport.stderr == "1000001"
     assert "exit code 0" in transport.stderr_tail()
-    assert has_vanished(number(told))
+    assert not state(number(told))
 
 
 HEEDLESS = """
@@ -606,7 +605,7 @@ async def test_one_that_does_not_is_terminated() -> None:
     await transport.close()
     assert transport.stderr == "terminated\n"
     assert "ended with exit code 5" in transport.stderr_tail()
-    assert has_vanished(number(told))
+    assert not state(number(told))
     assert told.errors == []
 
 
@@ -617,7 +616,7 @@ async def test_and_then_killed() -> None:
     await told.count(1)
     await transport.close()
     assert "was ended by SIGKILL" in transport.stderr_tail()
-    assert has_vanished(number(told))
+    assert not state(number(told))
     assert told.errors == []
 
 
@@ -651,7 +650,7 @@ async def test_close_may_be_called_often_and_at_once() -> None:
     await told.count(1)
     await asyncio.gather(*(transport.close() for _ in range(5)))
     await transport.close()
-    assert has_vanished(number(told))
+    assert not state(number(told))
 
 
 @pytest.mark.rule("CHILD-12")
@@ -673,7 +672,7 @@ async def test_a_close_that_is_cancelled_kills_at_once() -> None:
     closing.cancel()
     await asyncio.wait([closing])
     assert closing.cancelled()
-    assert has_vanished(leader)
+    assert not state(leader)
     assert not living(leader)
     await transport.close()
 
@@ -702,7 +701,7 @@ def test_the_end_of_the_loop_kills_at_once(loop_factory: Any) -> None:
         runner.run(main())
         assert not tasks[0].done()
     assert tasks[0].cancelled()
-    assert has_vanished(leaders[0])
+    assert not state(leaders[0])
     assert not living(leaders[0])
 
 

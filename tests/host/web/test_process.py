@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from tests.lab.host.server import PATIENCE, Frame, Page
 from tests.lab.places.cable import cable
 from tests.lab.places.services import postgres_database
+from tests.lab.programs.processes import children, descriptors
 from tests.lab.programs.program import output_file
 from tests.lab.servers import fork_server
 from tests.lab.servers.http_server import free_port
@@ -229,8 +230,7 @@ async def test_chats_of_a_killed_worker_go_on_at_the_other(tmp_path: Path) -> No
                 lambda: len(host.process.records_with(message="serving over HTTP")) == 2,
                 "two serve",
             )
-            children = Path(f"/proc/{host.process.pid}/task/{host.process.pid}/children")
-            workers = [int(pid) for pid in children.read_text().split()]
+            workers = sorted(children(host.process.pid))
             async with AsyncExitStack() as stack:
                 pages: list[Page] = []
                 # The kernel chooses the worker of a connection.
@@ -271,11 +271,7 @@ def _connections(pid: int, port: int) -> int:
     opened = {
         f"socket:[{row[9]}]" for row in rows if row[1].endswith(local) and row[3] == established
     }
-    held = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
-            held.add(os.readlink(each))
-    return len(opened & held)
+    return len(opened.intersection(descriptors(pid)))
 
 
 async def _is_closed(page: Page) -> bool:

@@ -14,12 +14,10 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 from attrs import frozen
 
-if sys.platform == "win32":
-    from tests.lab.programs import windows_processes
+from tests.lab.programs.processes import children
 
 PATIENCE = 60.0
 """Seconds that a thread has to end which has nothing more to do."""
@@ -44,7 +42,7 @@ class ResourceSnapshot:
         """Return the present snapshot; a resource that only garbage holds counts as leaked."""
         _until_reaped()
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
-        return cls(_descriptors(), threads, _children())
+        return cls(_descriptors(), threads, children(os.getpid()))
 
     def must_equal(self, before: ResourceSnapshot) -> None:
         """Fail, naming the resources acquired since `before`, if there are any."""
@@ -74,19 +72,3 @@ def _descriptors() -> frozenset[str]:
         with suppress(FileNotFoundError):  # the listing's own
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
     return frozenset(found)
-
-
-def _children() -> frozenset[int]:
-    here = os.getpid()
-    if sys.platform == "win32":
-        return windows_processes.children(here)
-    return frozenset(
-        int(each.parent.name) for each in Path("/proc").glob("[0-9]*/stat") if _parent(each) == here
-    )
-
-
-def _parent(stat: Path) -> int | None:
-    try:
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from foundation_rt.client.errors import MCPError
@@ -104,23 +102,3 @@ def run(
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(whole())
-
-
-def living(group: int) -> set[int]:
-    """Return the processes of a group that are no zombies."""
-    found = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                stat = (folder / "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            state, _, of = stat.rpartition(")")[2].split()[:3]
-            if int(of) == group and state not in "ZX":
-                found.add(int(folder.name))
-    return found
-
-
-def has_vanished(pid: int) -> bool:
-    """Return whether a process has gone, and is not a zombie."""
-    return not os.path.exists(f"/proc/{pid}")

@@ -41,7 +41,8 @@ from tests.lab.peers.script import (
     ScriptRunner,
     read_script,
 )
-from tests.lab.peers.script_stdio import KILL, started
+from tests.lab.peers.script_stdio import KILL
+from tests.lab.programs.processes import started
 
 _SESSION = "mcp-session-id"
 _DRIP_SECONDS = 0.002
@@ -169,7 +170,7 @@ class MisbehavingHttp:
     def __init__(self, script: str, log: str) -> None:
         self._log = ScriptLog(log)
         start = self._log.starts(log)
-        self._log.note("start", started=started())
+        self._log.note("start", started=started(os.getpid()))
         self._script = read_script(script)
         self._runner = ScriptRunner(self._script, start, self._log.note, self._write, self._perform)
         self._sessions: set[str] = set()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -28,10 +27,8 @@ from foundation_rt.files import replacing
 from tests.lab.peers.script import Act, ScriptRecord
 from tests.lab.peers.script_memory import ONCE, MemoryHarness
 from tests.lab.peers.script_stdio import KILL
+from tests.lab.programs.processes import has_ended, started
 from tests.lab.servers import fork_server
-
-if sys.platform == "win32":
-    from tests.lab.programs import windows_processes
 
 ROOT = Path(__file__).parents[3]
 HANDSHAKE = "2025-11-25"
@@ -121,34 +118,12 @@ class MisbehavingHarness(ScriptRecord):
     def left(self) -> list[dict[str, Any]]:
         """Return the processes that have not ended, after up to `PATIENCE` seconds for each."""
         ours = [each for each in self.processes() if each.get("where") != "elsewhere"]
-        return [each for each in ours if is_alive(each) and not has_ended(each["pid"])]
-
-
-def has_ended(pid: int) -> bool:
-    """Return whether a process ends within `PATIENCE` seconds."""
-    if sys.platform == "win32":
-        return windows_processes.has_ended(pid, PATIENCE)
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], PATIENCE)[0])
-    finally:
-        os.close(descriptor)
+        return [each for each in ours if is_alive(each) and not has_ended(each["pid"], PATIENCE)]
 
 
 def is_alive(process: dict[str, Any]) -> bool:
     """Return whether a process of the log still runs, or is a zombie child of this process."""
-    if sys.platform == "win32":
-        return windows_processes.started(process["pid"]) == process["started"]
-    try:
-        with open(f"/proc/{process['pid']}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return False
-    state, parent, started = fields[0], int(fields[1]), fields[19]
-    return started == process["started"] and (state != "Z" or parent == os.getpid())
+    return started(process["pid"]) == process["started"]
 
 
 class MisbehavingHttpHarness(MisbehavingHarness):

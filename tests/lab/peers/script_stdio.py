@@ -26,11 +26,11 @@ import time
 from typing import Any
 
 from tests.lab.peers.script import ScriptExchange, ScriptLog, ScriptRunner, read_script
+from tests.lab.programs.processes import started
 
 if sys.platform == "win32":
     import subprocess
 
-    from tests.lab.programs import windows_processes
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
@@ -51,7 +51,7 @@ class Misbehaving:
     def __init__(self, script: str, log: str) -> None:
         self._log = ScriptLog(log)
         start = self._log.starts(log)
-        self._log.note("start", started=started())
+        self._log.note("start", started=started(os.getpid()))
         self._runner = ScriptRunner(
             read_script(script), start, self._log.note, self._write, self._perform
         )
@@ -117,7 +117,7 @@ class Misbehaving:
         if sys.platform == "win32":
             words = [sys.executable, "-c", f"import time; time.sleep({_LIFE_SECONDS})"]
             child = subprocess.Popen(words, stdin=_STDIN, stdout=_STDOUT, stderr=_STDERR)
-            its = windows_processes.started(child.pid)
+            its = started(child.pid)
             self._log.note("grandchild", pid=child.pid, started=its, where=where)
             return
         reader, writer = os.pipe()
@@ -125,7 +125,7 @@ class Misbehaving:
             if where == "elsewhere":
                 os.setsid()
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            self._log.note("grandchild", started=started(), where=where)
+            self._log.note("grandchild", started=started(os.getpid()), where=where)
             os.close(writer)
             _live_on()
         os.close(writer)
@@ -149,14 +149,6 @@ ACTS = {
 
 def _live_on() -> None:
     time.sleep(_LIFE_SECONDS)
-
-
-def started() -> str:
-    """Return the start time of this process, in ticks since boot; with its id it is unique."""
-    if sys.platform == "win32":
-        return str(windows_processes.started(os.getpid()))
-    with open("/proc/self/stat") as file:
-        return file.read().rpartition(")")[2].split()[19]
 
 
 if __name__ == "__main__":

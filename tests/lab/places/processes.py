@@ -67,7 +67,9 @@ def redis_server() -> Iterator[ServiceProcess]:
     with TemporaryDirectory() as folder:
         words = ["--port", "0", "--save", "", "--appendonly", "no", "--dir", folder]
         words += ["--unixsocket", f"{folder}/redis.sock"]
-        with _running(f"unix://{folder}/redis.sock", "redis-server", words, b"Ready to") as server:
+        with _running(
+            f"unix://{folder}/redis.sock", "redis-server", words, b"eady to accept connections"
+        ) as server:
             yield server
 
 

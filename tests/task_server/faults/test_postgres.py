@@ -27,6 +27,7 @@ from foundation_rt.base.database.errors import (
 from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
 from tests.lab.places.postgres_server import postgres_server
 from tests.lab.places.services import postgres_schema
+from tests.lab.programs.processes import state
 from tests.lab.servers import fork_server
 from tests.lab.sizes import size
 from tests.task_server.faults.peer import ATTEMPTS, LEASE_MS, MAX_PENDING, workers_on
@@ -72,9 +73,8 @@ class Peer:
 
     async def stopped(self) -> None:
         """Wait until it has stopped itself."""
-        state = Path(f"/proc/{self.process.pid}/stat")
         async with asyncio.timeout(PATIENCE):
-            while state.read_text().rpartition(")")[2].split()[0] != "T":
+            while state(self.process.pid) != "T":
                 await asyncio.sleep(0.005)
 
 
