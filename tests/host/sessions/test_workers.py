@@ -176,6 +176,7 @@ async def test_worker_that_is_cut_off_goes_on_alone_and_then_takes_what_is_store
             there, other = await tab(await at(second, session))
             await session.submit("part:shown wait say:alone call:a:b wait", "m1")
             await read_until(here, page, "text")
+            await read_until(there, other, "text")  # it is stored
             await line.cut()
             first.orchestrator.going.set()
             await read_until(here, page, "finished")  # its own page sees it in memory

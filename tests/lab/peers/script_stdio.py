@@ -31,7 +31,6 @@ from tests.lab.programs.processes import started
 if sys.platform == "win32":
     import subprocess
 
-
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK = 65_536
 _LIFE_SECONDS = 3_600
