@@ -28,6 +28,7 @@ from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import REVISIONS
+from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.peers.answering_client import AnsweringClient
 from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
@@ -36,20 +37,6 @@ from tests.lab.servers.fixture import ServerFixture
 
 DECIDED = Notify(b"decided")
 PATIENCE = 60.0
-
-
-class Logger:
-    def __init__(self) -> None:
-        self.records: list[tuple[str, str]] = []
-
-    def info(self, message: str, fields: Any = None) -> None:
-        self.records.append(("info", message))
-
-    def warn(self, message: str, fields: Any = None) -> None:
-        self.records.append(("warn", f"{message} {fields}"))
-
-    def child(self, fields: Any) -> Logger:
-        return self
 
 
 TOOLS = ("a", "b", "c", "echo")
@@ -61,7 +48,7 @@ def named(tools: Collection[str]) -> Callable[[str], str]:
 
 
 def made(clock: ManualClock, **settings: Any) -> RateLimit:
-    return limit_of(RateLimitSection(**settings), Logger(), clock)
+    return limit_of(RateLimitSection(**settings), RecordedLogger(), clock)
 
 
 def limit_of(
@@ -76,7 +63,7 @@ def attempt(
 ) -> dict[str, Any] | None:
     """Call something; return the details of the refusal, if it is one."""
     principal = None if subject is None else Principal(subject)
-    session = create_session("http", "c", Logger(), principal=principal)  # type: ignore[arg-type]
+    session = create_session("http", "c", RecordedLogger(), principal=principal)  # type: ignore[arg-type]
     effects = limit.around(
         session, HANDSHAKEN, Request(1, method, {"name": name}), lambda: [DECIDED]
     )
@@ -188,7 +175,7 @@ def test_tool_is_named_as_registered_or_as_clients_do() -> None:
 
 @pytest.mark.rule("RATE-10")
 def test_unknown_tool_is_a_warning_and_has_its_limit_when_it_comes() -> None:
-    logger, known = Logger(), set(TOOLS)
+    logger, known = RecordedLogger(), set(TOOLS)
     settings = RateLimitSection(tools=("a=1", "later=1", "never=5"))
     dispatcher = make_core().dispatcher
     limit = make_rate_limit(settings, ManualClock(), logger, dispatcher, named(known))
@@ -223,7 +210,7 @@ def test_unknown_tools_share_a_bucket() -> None:
 @pytest.mark.parametrize("params", [ABSENT, 5, {}, {"name": 5, "uri": [], "ref": {}}])
 def test_invalid_call_counts_towards_the_limit(method: str, params: Any) -> None:
     limit = made(ManualClock(), per_key=1)
-    session = create_session("http", "c", Logger())  # type: ignore[arg-type]
+    session = create_session("http", "c", RecordedLogger())  # type: ignore[arg-type]
     request = Request(1, method, params)
     assert limit.around(session, HANDSHAKEN, request, lambda: [DECIDED]) == [DECIDED]
     assert limit.around(session, HANDSHAKEN, request, lambda: [DECIDED]) != [DECIDED]
@@ -443,7 +430,7 @@ def test_without_limits_there_is_no_middleware() -> None:
 
 @pytest.mark.rule("RATE-03")
 def test_memory_buckets_are_logged_as_a_warning() -> None:
-    logger = Logger()
+    logger = RecordedLogger()
     settings = RateLimitSection(per_tool=5)
     limit = limit_of(settings, logger)
     assert [level for level, _ in logger.records] == ["warn"]
@@ -472,7 +459,7 @@ async def prefix(url: str) -> AsyncIterator[str]:
 
 
 def buckets_of(url: str, prefix: str, logger: Any = None, clock: Any = None) -> RedisBuckets:
-    return RedisBuckets(url, clock or ManualClock(), logger or Logger(), prefix)
+    return RedisBuckets(url, clock or ManualClock(), logger or RecordedLogger(), prefix)
 
 
 @pytest.mark.rule("RATE-01", "RATE-03")
@@ -549,7 +536,7 @@ async def test_redis_keys_are_hashed_and_expire(url: str, prefix: str) -> None:
 @pytest.mark.rule("RATE-05")
 async def test_no_call_is_refused_while_redis_is_away(url: str, prefix: str) -> None:
     async with cable(url) as line:
-        clock, logger = ManualClock(), Logger()
+        clock, logger = ManualClock(), RecordedLogger()
         buckets, rate = buckets_of(line.url, prefix, logger, clock), Rate(1, 3_600_000)
         assert await buckets.take("a", rate) is None
         assert await buckets.take("a", rate) is not None
@@ -583,7 +570,7 @@ def test_server_may_change_its_loop() -> None:
 
 @pytest.mark.rule("RATE-03")
 def test_no_warning_with_buckets_in_redis() -> None:
-    logger = Logger()
+    logger = RecordedLogger()
     settings = RateLimitSection(per_key=5, store="redis://127.0.0.1:1")
     limit_of(settings, logger)
     assert logger.records == []

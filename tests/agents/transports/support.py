@@ -18,7 +18,7 @@ from foundation_rt.agents import (
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.base.ids import UuidGenerator
-from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.checks.recorded_log import RecordedLog
 from tests.lab.places.processes import ServiceProcess, nats_server
 
 FOREVER_MS = 3_600_000

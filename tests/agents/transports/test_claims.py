@@ -25,7 +25,7 @@ from foundation_rt.agents.messages import AgentMessage
 from foundation_rt.agents.transports import nats_listener
 from foundation_rt.agents.transports.nats_listener import NatsListener
 from tests.agents.transports.support import World, world
-from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.checks.recorded_log import RecordedLog
 from tests.lab.places.services import postgres_schema
 from tests.lab.servers import fork_server
 

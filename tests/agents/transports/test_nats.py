@@ -38,7 +38,7 @@ from foundation_rt.agents.transports.nats_listener import (
     who_subject,
 )
 from foundation_rt.errors import MissingExtraError, UsageError
-from tests.lab.agents.recorded_log import RecordedLog
+from tests.lab.checks.recorded_log import RecordedLog
 from tests.lab.places.processes import ServiceProcess, nats_server
 from tests.lab.places.services import NATS_URL, need_nats, unique_name
 

@@ -21,24 +21,17 @@ from foundation_rt.http.auth.authentication import (
 )
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
+from tests.lab.checks.recorded_log import RecordedLogger
 
 ALICES, NAMELESS = "a" * 32, "n" * 32
 KEYS = (f"alice:{ALICES}", NAMELESS)
-
-
-class Logger:
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, message: str, fields: Any = None) -> None:
-        self.warnings.append(message)
 
 
 def authenticator(
     logger: Any = None, *, oauth: OauthSection | None = None, **http: Any
 ) -> Authenticator:
     config = ServerConfig(http=HttpSection(**http), oauth=oauth or OauthSection())
-    return make_authenticator(config, ManualClock(), logger or Logger())
+    return make_authenticator(config, ManualClock(), logger or RecordedLogger())
 
 
 def ask(by: Authenticator, **fields: str) -> Principal | HttpRefusal | None:
@@ -65,7 +58,7 @@ def test_no_auth_excludes_keys_and_issuer(settings: dict[str, Any]) -> None:
 
 @pytest.mark.rule("AUTH-01")
 def test_no_auth_is_logged_and_requests_have_no_principal() -> None:
-    logger = Logger()
+    logger = RecordedLogger()
     everybody = authenticator(logger, no_auth=True)
     assert len(logger.warnings) == 1
     assert ask(everybody) is None

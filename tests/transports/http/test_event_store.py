@@ -21,6 +21,7 @@ from foundation_rt.http.event_store import (
     new_stream_id,
     parse_event_id,
 )
+from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
 
@@ -32,24 +33,11 @@ TTL_MS = 60_000
 PATIENCE = 60.0
 
 
-class Logger:
-    """Records the log messages of a store."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[str, str]] = []
-
-    def info(self, message: str, fields: Any = None) -> None:
-        self.records.append(("info", message))
-
-    def warn(self, message: str, fields: Any = None) -> None:
-        self.records.append(("warn", f"{message} {fields}"))
-
-
 def redis_store(url: str, prefix: str, **changes: Any) -> Any:
     from foundation_rt.http.event_store_redis import RedisEventStore
 
     settings = {
-        "logger": Logger(),
+        "logger": RecordedLogger(),
         "max_events": MAX_EVENTS,
         "ttl_ms": TTL_MS,
         "session_ttl_ms": TTL_MS,
@@ -400,7 +388,7 @@ async def test_redis_drops_old_events(url: str, prefix: str) -> None:
 @pytest.mark.rule("RESUME-06")
 async def test_writes_neither_wait_nor_grow_without_redis() -> None:
     async def scenario() -> None:
-        logger = Logger()
+        logger = RecordedLogger()
         url = "redis://:s3cr3t@127.0.0.1:1/0"
         store = redis_store(url, "x", logger=logger, max_backlog_bytes=5_000)
         await store.start()
@@ -423,7 +411,7 @@ async def test_writes_neither_wait_nor_grow_without_redis() -> None:
 @pytest.mark.rule("RESUME-06")
 async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str) -> None:
     async with cable(url) as line:
-        logger = Logger()
+        logger = RecordedLogger()
         store = redis_store(line.url, prefix, logger=logger)
         await line.cut()
         await store.start()
@@ -442,14 +430,14 @@ async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str)
         await store.close()
 
 
-async def logger_says(logger: Logger, level: str) -> None:
+async def logger_says(logger: RecordedLogger, level: str) -> None:
     while not any(each == level for each, _ in logger.records):
         await asyncio.sleep(0.01)
 
 
 @pytest.mark.rule("RESUME-06")
 async def test_write_that_cannot_be_sent_delays_no_other(url: str, prefix: str) -> None:
-    logger = Logger()
+    logger = RecordedLogger()
     store = redis_store(url, prefix, logger=logger)
     await store.start()
     store.open("broken", SessionRecord(None, "\ud800"))
@@ -471,7 +459,7 @@ async def test_write_that_cannot_be_sent_delays_no_other(url: str, prefix: str) 
 async def test_write_that_redis_refuses_delays_no_other(url: str, prefix: str) -> None:
     from redis.asyncio import Redis
 
-    logger = Logger()
+    logger = RecordedLogger()
     store = redis_store(url, prefix, logger=logger)
     await store.start()
     store.open(SESSION, RECORD)
@@ -492,4 +480,4 @@ async def test_write_that_redis_refuses_delays_no_other(url: str, prefix: str) -
 
 @pytest.mark.rule("RESUME-06")
 def test_store_can_be_closed_before_start() -> None:
-    asyncio.run(redis_store("redis://127.0.0.1:1", "x", logger=Logger()).close())
+    asyncio.run(redis_store("redis://127.0.0.1:1", "x", logger=RecordedLogger()).close())

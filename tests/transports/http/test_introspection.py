@@ -20,6 +20,7 @@ from foundation_rt.http.auth import introspection, jwks
 from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
 from foundation_rt.protocol.principal import Principal
 from tests.integration.test_http_auth import APP, call, text_of
+from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.login.issuer import AUDIENCE, NOW, Issuer, running_issuer, token
 from tests.lab.servers.http_server import serve_http
 
@@ -29,14 +30,6 @@ GOOD = {"active": True, "sub": "alice", "aud": AUDIENCE, "scope": "a b", "client
 
 def levels(number: int) -> Any:
     return json.loads("[" * number + "]" * number)
-
-
-class Logger:
-    def __init__(self) -> None:
-        self.warnings: list[Any] = []
-
-    def warn(self, message: str, fields: Any = None) -> None:
-        self.warnings.append((message, fields))
 
 
 @pytest.fixture
@@ -61,7 +54,7 @@ def resource_server(
     issuer: Issuer, clock: ManualClock | None = None, logger: Any = None, **changes: Any
 ) -> ResourceServer:
     section = OauthSection(**settings(issuer, **changes))
-    return make_resource_server(section, clock or ManualClock(), logger or Logger())
+    return make_resource_server(section, clock or ManualClock(), logger or RecordedLogger())
 
 
 def run(main: Awaitable[Any]) -> Any:
@@ -201,7 +194,7 @@ def test_issuer_without_an_answer_lets_nobody_in(
     issuer: Issuer, document: Any, status: int
 ) -> None:
     issuer.documents["/introspect"], issuer.statuses["/introspect"] = document, status
-    logger = Logger()
+    logger = RecordedLogger()
     server = resource_server(issuer, logger=logger)
 
     async def main() -> Any:

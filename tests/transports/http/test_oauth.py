@@ -29,6 +29,7 @@ from foundation_rt.http.auth.jwks import KeySource
 from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.protocol.principal import Principal
+from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.login.issuer import (
     AUDIENCE,
     EC,
@@ -43,14 +44,6 @@ from tests.lab.login.issuer import (
 from tests.lab.peers.trickle import TRICKLES, trickling
 
 
-class Logger:
-    def __init__(self) -> None:
-        self.warnings: list[tuple[str, Any]] = []
-
-    def warn(self, message: str, fields: Any = None) -> None:
-        self.warnings.append((message, fields))
-
-
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
     with running_issuer() as it:
@@ -63,7 +56,7 @@ def resource_server(
     settings = {"issuer": issuer.url, "audience": AUDIENCE, "jwks_uri": f"{issuer.url}/keys"}
     settings |= {"algorithms": ("RS256", "ES256", "Ed25519"), **changes}
     return make_resource_server(
-        OauthSection(**settings), clock or ManualClock(), logger or Logger()
+        OauthSection(**settings), clock or ManualClock(), logger or RecordedLogger()
     )
 
 
@@ -250,7 +243,7 @@ def test_signed_payload_without_claims_is_refused(issuer: Issuer) -> None:
 @pytest.mark.rule("AUTH-07")
 @given(st.text(max_size=200))
 def test_random_text_is_not_a_token(text: str) -> None:
-    keys = KeySource("https://nowhere.example", None, ManualClock(), Logger())  # type: ignore[arg-type]
+    keys = KeySource("https://nowhere.example", None, ManualClock(), RecordedLogger())  # type: ignore[arg-type]
     settings = OauthSection(issuer="https://nowhere.example", audience=AUDIENCE)
     answer = asyncio.run(ResourceServer(settings, keys, ManualClock()).authenticate(text))
     assert isinstance(answer, HttpRefusal)
@@ -404,7 +397,7 @@ def test_issuer_with_invalid_http_has_no_keys(answer: bytes) -> None:
         thread = threading.Thread(target=answer_once)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        logger = Logger()
+        logger = RecordedLogger()
         keys = KeySource(url, f"{url}/keys", ManualClock(), logger)  # type: ignore[arg-type]
         with pytest.raises(jwks.KeysUnavailable):
             run(keys.find("a", "RS256"))
@@ -467,7 +460,7 @@ async def test_concurrent_requests_share_one_fetch(issuer: Issuer) -> None:
 @pytest.mark.rule("AUTH-10")
 @pytest.mark.parametrize("answer", [500, *NO_SETS])
 async def test_keys_are_kept_while_issuer_is_unreachable(issuer: Issuer, answer: Any) -> None:
-    clock, logger = ManualClock(), Logger()
+    clock, logger = ManualClock(), RecordedLogger()
     server = resource_server(issuer, clock, logger)
     text = token(issuer, exp=NOW + 10**6)
     assert isinstance(await server.authenticate(text), Principal)
@@ -543,7 +536,7 @@ async def test_name_whose_look_up_hangs_occupies_one_thread(
 
 @pytest.mark.rule("AUTH-32")
 def test_unreachable_issuer() -> None:
-    keys = KeySource("http://127.0.0.1:1", None, ManualClock(), Logger())  # type: ignore[arg-type]
+    keys = KeySource("http://127.0.0.1:1", None, ManualClock(), RecordedLogger())  # type: ignore[arg-type]
     with pytest.raises(jwks.KeysUnavailable):
         run(keys.find("a", "RS256"))
 
@@ -587,7 +580,7 @@ def test_protected_resource_metadata(issuer: Issuer, audience: str, paths: tuple
 def test_incomplete_oauth_settings_are_refused(settings: OauthSection) -> None:
     config = ServerConfig(oauth=settings, http=HttpSection(api_keys=("k" * 32,)))
     with pytest.raises(UsageError, match=r"oauth\."):
-        make_authenticator(config, ManualClock(), Logger())  # type: ignore[arg-type]
+        make_authenticator(config, ManualClock(), RecordedLogger())  # type: ignore[arg-type]
 
 
 METADATA = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
@@ -628,7 +621,7 @@ async def test_keys_and_tokens_together(issuer: Issuer) -> None:
             issuer=issuer.url, audience=AUDIENCE, jwks_uri=f"{issuer.url}/keys", scopes=("mcp",)
         ),
     )
-    authenticator = make_authenticator(config, ManualClock(), Logger())  # type: ignore[arg-type]
+    authenticator = make_authenticator(config, ManualClock(), RecordedLogger())  # type: ignore[arg-type]
 
     async def ask(**fields: str) -> Any:
         return await authenticator.authenticate(RequestHead(**fields))

@@ -1,4 +1,4 @@
-"""A log that can be waited for."""
+"""Logs that keep what is written: one that can be waited for, and a logger for what takes one."""
 
 from __future__ import annotations
 
@@ -32,3 +32,26 @@ class RecordedLog:
         while len(self.said(message)) < times:
             self._news.clear()
             await self._news.wait()
+
+
+class RecordedLogger:
+    """Keeps what it is told.
+
+    Attributes:
+        records: the level, and the message with its fields.
+        warnings: the message and the fields of each warning.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, str]] = []
+        self.warnings: list[tuple[str, Any]] = []
+
+    def info(self, message: str, fields: Any = None) -> None:
+        self.records.append(("info", f"{message} {fields}"))
+
+    def warn(self, message: str, fields: Any = None) -> None:
+        self.records.append(("warn", f"{message} {fields}"))
+        self.warnings.append((message, fields))
+
+    def child(self, fields: Any) -> RecordedLogger:
+        return self
