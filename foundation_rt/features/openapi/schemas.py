@@ -84,6 +84,27 @@ class TooManySchemasError(OpenApiError):
 
 
 @define
+class _Conversion:
+    """One schema of the document, while it is converted.
+
+    Attributes:
+        whole: as the document has it.
+        schema: without what its conversion leaves out.
+        types: of its values but for `null`.
+        is_nullable: whether null is one of them.
+        result: the JSON Schema so far.
+        notes: the sentences for what is not enforced.
+    """
+
+    whole: dict[str, Any]
+    schema: dict[str, Any]
+    types: list[str]
+    is_nullable: bool
+    result: dict[str, Any] = field(factory=dict, init=False)
+    notes: list[str] = field(factory=list, init=False)
+
+
+@define
 class SchemaConverter:
     """Converts the schemas of one tool, which share their `$defs`.
 
@@ -160,10 +181,10 @@ class SchemaConverter:
         final = self.references.follow(schema)
         if not isinstance(final, dict):
             return {}
-        types, is_nullable = _types(final)
-        result = _with_types({}, types, is_nullable)
-        self._take_annotations(final, result, types, [])
-        return result
+        one = _Conversion(final, final, *_types(final))
+        one.result = _with_types({}, one.types, one.is_nullable)
+        self._take_annotations(one)
+        return one.result
 
     def _reference(self, schema: dict[str, Any]) -> Any:
         pointer, target = self.references.target(schema["$ref"])
@@ -200,31 +221,22 @@ class SchemaConverter:
 
     def _converted(self, whole: dict[str, Any], is_base: bool = False) -> dict[str, Any]:
         schema = without_subtypes(whole) if is_base else whole
-        result: dict[str, Any] = {}
-        notes: list[str] = []
-        types, is_nullable = _types(schema)
-        if types == ["array"]:
-            schema = _with_choices_of_items(schema)
-        self._take_plain(schema, result, types, notes)
-        types, is_nullable = self._take_choices(schema, result, types, is_nullable, notes)
-        self._take_subschemas(schema, result, types, whole)
-        if "properties" in schema and isinstance(schema["properties"], dict):
-            self._take_properties(schema["properties"], result)
-        self._take_subtypes(schema, result)
-        if self.direction == "input" and "array" in types and "prefixItems" not in result:
-            result.setdefault("items", any_value())
-        result = _with_types(result, types, is_nullable)
-        self._take_annotations(schema, result, types, notes)
-        return result
+        one = _Conversion(whole, schema, *_types(schema))
+        if one.types == ["array"]:
+            one.schema = _with_choices_of_items(schema)
+        self._take_plain(one)
+        self._take_choices(one)
+        self._take_subschemas(one)
+        self._take_properties(one)
+        self._take_subtypes(one)
+        if self.direction == "input" and "array" in one.types and "prefixItems" not in one.result:
+            one.result.setdefault("items", any_value())
+        one.result = _with_types(one.result, one.types, one.is_nullable)
+        self._take_annotations(one)
+        return one.result
 
-    def _take_plain(
-        self,
-        schema: dict[str, Any],
-        result: dict[str, Any],
-        types: Sequence[str],
-        notes: list[str],
-    ) -> None:
-        once = self.references.once
+    def _take_plain(self, one: _Conversion) -> None:
+        schema, result, once = one.schema, one.result, self.references.once
         for keyword in _NUMBERS:
             value = fitted(schema.get(keyword), ("boolean", "number"))[1]
             if has_shape(value, _SHAPES[keyword]):
@@ -242,40 +254,32 @@ class SchemaConverter:
         format_, pattern = schema.get("format"), schema.get("pattern")
         if self.direction == "output" and format_ in ENFORCED:
             result["format"] = format_
-        elif isinstance(format_, str) and not {"integer", "number"} & {*types}:
-            notes.append(said(format_, "Format"))
+        elif isinstance(format_, str) and not {"integer", "number"} & {*one.types}:
+            one.notes.append(said(format_, "Format"))
         if isinstance(pattern, str):
             if _is_enforceable(pattern):
                 result["pattern"] = pattern
             else:
-                notes.append(said(pattern, "Pattern"))
+                one.notes.append(said(pattern, "Pattern"))
 
-    def _take_choices(
-        self,
-        schema: dict[str, Any],
-        result: dict[str, Any],
-        types: list[str],
-        is_nullable: bool,
-        notes: list[str],
-    ) -> tuple[list[str], bool]:
-        """Take `enum` and `const`; return the types, which are those of values that do not fit.
+    def _take_choices(self, one: _Conversion) -> None:
+        """Take `enum` and `const`; the types become those of values that do not fit.
 
         Some hosts take an `enum` of strings alone, so in an input any other is described.
         """
-        once = self.references.once
+        schema, once = one.schema, self.references.once
         given = schema.get("enum")
         if isinstance(given, list) and given:
-            choices = once(choices_of, given, *types)
-            types, is_nullable = [*choices.types], is_nullable or choices.is_nullable
-            is_taken = types == ["string"] or self.direction == "output"
+            choices = once(choices_of, given, *one.types)
+            one.types, one.is_nullable = [*choices.types], one.is_nullable or choices.is_nullable
+            is_taken = one.types == ["string"] or self.direction == "output"
             if is_taken and choices.is_whole and self._affords(once(size_of, given)):
-                result["enum"] = [*choices.values]
+                one.result["enum"] = [*choices.values]
             elif choices.values:
-                notes.append(choices.sentence)
+                one.notes.append(choices.sentence)
         if "const" in schema and self._affords(once(size_of, schema["const"])):
-            fits, result["const"] = once(fitted, schema["const"], tuple(types))
-            types = types if fits else [type_of(schema["const"])]
-        return types, is_nullable
+            fits, one.result["const"] = once(fitted, schema["const"], tuple(one.types))
+            one.types = one.types if fits else [type_of(schema["const"])]
 
     def _affords(self, size: int) -> bool:
         """Return whether a value is within what the schema may have of them, and count it."""
@@ -283,13 +287,8 @@ class SchemaConverter:
         self._bytes_left -= size if is_within else 0
         return is_within
 
-    def _take_subschemas(
-        self,
-        schema: dict[str, Any],
-        result: dict[str, Any],
-        types: Sequence[str],
-        whole: dict[str, Any],
-    ) -> None:
+    def _take_subschemas(self, one: _Conversion) -> None:
+        schema, result = one.schema, one.result
         for keyword in (*_SINGLE, *(_CONDITIONAL if "if" in schema else ())):
             value = schema.get(keyword)
             if isinstance(value, dict | bool):
@@ -300,9 +299,9 @@ class SchemaConverter:
         for keyword in _SEVERAL:
             value = schema.get(keyword)
             if isinstance(value, list) and value:
-                around = types if keyword in _ALTERNATIVES else ()
+                around = one.types if keyword in _ALTERNATIVES else ()
                 result[keyword] = [
-                    self._part(whole, each)
+                    self._part(one.whole, each)
                     if keyword == "allOf"
                     else self.convert_value(each, around)
                     for each in value
@@ -332,9 +331,9 @@ class SchemaConverter:
                 return {"$ref": f"#/$defs/{self._definition(pointer, target, is_base=True)}"}
         return self.convert(part)
 
-    def _take_subtypes(self, schema: dict[str, Any], result: dict[str, Any]) -> None:
+    def _take_subtypes(self, one: _Conversion) -> None:
         """Show the members of the subtypes that a `discriminator` tells apart (OAPI-55)."""
-        alternatives = []
+        schema, result, alternatives = one.schema, one.result, []
         named = self.references.once(subtypes, schema, self.references)
         for reference, values in named.items():
             pointer, target = self.references.target(reference)
@@ -348,7 +347,10 @@ class SchemaConverter:
             result["anyOf"] = alternatives
             result.pop("additionalProperties", None)
 
-    def _take_properties(self, given: dict[str, Any], result: dict[str, Any]) -> None:
+    def _take_properties(self, one: _Conversion) -> None:
+        given, result = one.schema.get("properties"), one.result
+        if not isinstance(given, dict):
+            return
         word = "readOnly" if self.direction == "input" else "writeOnly"
         properties, hidden = {}, set()
         for name, each in given.items():
@@ -363,29 +365,24 @@ class SchemaConverter:
         if required:
             result["required"] = required
 
-    def _take_annotations(
-        self,
-        schema: dict[str, Any],
-        result: dict[str, Any],
-        types: Sequence[str],
-        notes: list[str],
-    ) -> None:
-        once = self.references.once
+    def _take_annotations(self, one: _Conversion) -> None:
+        schema, result, once = one.schema, one.result, self.references.once
+        types = tuple(one.types)
         default = schema.get("default")
         if default is not None:
-            fits, value = once(fitted, default, tuple(types))
+            fits, value = once(fitted, default, types)
             if fits and self._affords(once(size_of, default)):
                 result["default"] = value
             else:
-                notes.append(once(said, default, "Default"))
-        description = with_notes(schema.get("description"), notes, MAX_DESCRIPTION)
+                one.notes.append(once(said, default, "Default"))
+        description = with_notes(schema.get("description"), one.notes, MAX_DESCRIPTION)
         if description:
             result["description"] = description
         examples = schema.get("examples")
         if not isinstance(examples, list):
             examples = [schema["example"]] if "example" in schema else []
         for each in examples[:1]:
-            fits, value = once(fitted, each, tuple(types))
+            fits, value = once(fitted, each, types)
             if fits and once(size_of, each) <= _MAX_EXAMPLE_BYTES:
                 result["examples"] = [value]
         if schema.get("deprecated") is True:
