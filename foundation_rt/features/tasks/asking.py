@@ -15,14 +15,13 @@ from attrs import define
 from ...base.waiter import Waiter
 from ..server_requests.errors import InvalidClientResult
 from ..server_requests.round_trips import InputRequired
-from .promotion import Promotion
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
-    from ...kernel.invocation import Invocation
     from ..server_requests.requests import PreparedRequest
     from ..server_requests.round_trips import MultiRoundTrip
     from .manager import RunningTask, TaskManager
+    from .promotion import Promotion
 
 
 @define(eq=False, repr=False)
@@ -92,11 +91,3 @@ class TaskRequests:
             manager.remove_requests(task, keys)
             manager.open_requests.give_back(task.owner, len(requests))
         return responses
-
-
-def strategy_of(
-    call: Invocation, rounds: MultiRoundTrip, signal: AbortSignal
-) -> TaskRequests | None:
-    """Return the way in which a call asks its client if it may become a task; else None."""
-    promotion = call.parts.get(Promotion)
-    return None if promotion is None else TaskRequests(promotion, rounds, signal)

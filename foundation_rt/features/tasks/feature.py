@@ -144,6 +144,8 @@ class Tasks(RuntimeFeature):
         """Return the way in which a call that may become a task asks its client (TASK-08)."""
         if not call.around_steps:
             return None
-        from .asking import strategy_of
+        from .asking import TaskRequests
+        from .promotion import Promotion
 
-        return strategy_of(call, rounds, signal)
+        promotion = call.parts.get(Promotion)
+        return None if promotion is None else TaskRequests(promotion, rounds, signal)
