@@ -21,9 +21,7 @@ class InvalidCursor(ValueError):
     """The cursor is not one that the server has sent."""
 
 
-def page_of(
-    names: Sequence[str], cursor: str | None, size: int
-) -> tuple[Sequence[str], str | None]:
+def page_of(names: Sequence[str], cursor: object, size: int) -> tuple[Sequence[str], str | None]:
     """Return the names of one page, and the cursor of the next page (PAGE-01, PAGE-02).
 
     Args:
@@ -55,12 +53,14 @@ def write_cursor(name: str) -> str:
     return encoded.rstrip("=").translate(_TO_URL)
 
 
-def read_cursor(cursor: str) -> str:
+def read_cursor(cursor: object) -> str:
     """Return the name after which the page begins.
 
     Raises:
         InvalidCursor: `write_cursor` did not write it.
     """
+    if type(cursor) is not str:
+        raise InvalidCursor
     try:
         padded = cursor.translate(_FROM_URL) + "=" * (-len(cursor) % 4)
         name = a2b_base64(padded).decode().removeprefix(_MARK)

@@ -154,16 +154,19 @@ class ResultWriter:
         meta = {**result.get("_meta", {}), SERVER_INFO_KEY: self.server_info(peer.revision)}
         return {"resultType": result_type, **result, "_meta": meta}
 
-    def cache_hints(self, peer: Peer, ttl_ms: int | None = None) -> dict[str, Any]:
-        """Return the members that say how long a result may be reused (REV-07).
+    def cache_hints(
+        self, peer: Peer, ttl_ms: int | None = None, *, differs: bool = False
+    ) -> dict[str, Any]:
+        """Return the members that say how long a result may be reused, and by whom (REV-07).
 
-        That is `ttl_ms`, in ms; by default `cache_ttl_ms`.
+        That is `ttl_ms`, in ms; by default `cache_ttl_ms`. A result that `differs` between
+        principals is private.
         """
         if not peer.revision.is_stateless:
             return {}
         return {
             "ttlMs": self.cache_ttl_ms if ttl_ms is None else ttl_ms,
-            "cacheScope": self.cache_scope,
+            "cacheScope": "private" if differs else self.cache_scope,
         }
 
     def server_info(self, revision: Revision) -> dict[str, Any]:

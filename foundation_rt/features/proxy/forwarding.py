@@ -279,9 +279,8 @@ class Forwarding(RuntimeFeature):
             call.peer.revision,
             call.principal,
         )
-        result: dict[str, Any] = {kind: page, **self.dispatcher.results.cache_hints(call.peer)}
-        if "cacheScope" in result:
-            result["cacheScope"] = "private"  # another client may see another list
+        hints = self.dispatcher.results.cache_hints(call.peer, differs=True)
+        result: dict[str, Any] = {kind: page, **hints}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
         return result
@@ -323,14 +322,10 @@ def _read_position(cursor: Any) -> str | None:
     Raises:
         JsonRpcError: the server has not sent this cursor.
     """
-    if cursor is None:
-        return None
     try:
-        if type(cursor) is str:
-            return read_cursor(cursor)
+        return None if cursor is None else read_cursor(cursor)
     except InvalidCursor:
-        pass
-    raise invalid_params("there is no such cursor", "invalid_cursor")
+        raise invalid_params("there is no such cursor", "invalid_cursor") from None
 
 
 def _take_any(arguments: Any) -> tuple[()]:

@@ -100,7 +100,7 @@ def complete(results: ResultWriter, peer: Peer, method: str, kept: dict[str, Any
         kept.setdefault("resultType", "complete")
         kept["_meta"] = {SERVER_INFO_KEY: results.server_info(peer.revision), **meta}
         if method in _CACHED:
-            hints = results.cache_hints(peer) | {"cacheScope": "private"}
+            hints = results.cache_hints(peer, differs=True)
             for name, value in hints.items():
                 kept.setdefault(name, value)
         return

@@ -94,9 +94,8 @@ def _make_to_result(
     def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type
         result = shape_contents(value, call.name, mime_type, call.peer.revision)
-        hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms)
-        if hints and (found.scopes or found.visible is not None):
-            hints["cacheScope"] = "private"  # another principal may not read it
+        differs = bool(found.scopes) or found.visible is not None
+        hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms, differs=differs)
         return {**result, **hints}
 
     return to_result

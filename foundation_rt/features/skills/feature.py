@@ -77,9 +77,7 @@ class Skills(RuntimeFeature):
             if len(entries) <= 1 or len(orjson.dumps(entries)) <= most:
                 break
             size = max(1, len(entries) // 2)
-        hints = dispatcher.results.cache_hints(peer)
-        if self.registry.differs and hints:
-            hints["cacheScope"] = "private"  # another principal may see another list
+        hints = dispatcher.results.cache_hints(peer, differs=self.registry.differs)
         return {"skills": entries, **_cursor(following), **hints}
 
     def _get(
@@ -89,9 +87,8 @@ class Skills(RuntimeFeature):
         skill = self._seen(_uri(params), call)
         if skill is None:
             raise _not_found("there is no skill with this URI")
-        hints = dispatcher.results.cache_hints(call.peer)
-        if hints and (skill.scopes or skill.visible is not None):
-            hints["cacheScope"] = "private"
+        differs = bool(skill.scopes) or skill.visible is not None
+        hints = dispatcher.results.cache_hints(call.peer, differs=differs)
         return {"skill": skill.wire(), **hints}
 
     def _read_directory(
@@ -150,11 +147,8 @@ def _page(
     read: Callable[[str | None], tuple[Sequence[Any], str | None]], params: dict[str, Any]
 ) -> tuple[Sequence[Any], str | None]:
     """Return a page, and the cursor of the next one; raise `ToolError` for no cursor."""
-    cursor = params.get("cursor")
     try:
-        if cursor is not None and type(cursor) is not str:
-            raise InvalidCursor
-        return read(cursor)
+        return read(params.get("cursor"))
     except InvalidCursor:
         raise ToolError(
             ErrorCode.INVALID_ARGUMENT, "there is no such cursor", {"reason": "invalid_cursor"}

@@ -55,16 +55,13 @@ def answer_list(
     """
     cursor = request.members.get("cursor")
     try:
-        if cursor is not None and type(cursor) is not str:
-            raise InvalidCursor
         page, next_cursor = entries.page(
             cursor, dispatcher.page_size, peer.revision, session.principal
         )
     except InvalidCursor:
         raise invalid_params("there is no such cursor", "invalid_cursor") from None
-    result: dict[str, Any] = {member: page, **dispatcher.results.cache_hints(peer)}
-    if entries.differs and "cacheScope" in result:
-        result["cacheScope"] = "private"  # another principal may see another list
+    hints = dispatcher.results.cache_hints(peer, differs=entries.differs)
+    result: dict[str, Any] = {member: page, **hints}
     if next_cursor is not None:
         result["nextCursor"] = next_cursor
     return [dispatcher.results.reply(peer, request, result)]
