@@ -101,6 +101,7 @@ def build_stack(
     """
     config, registry, resources = runtime.config, runtime.registry, runtime.resources
     dispatcher, clock, logger = runtime.dispatcher, runtime.clock, runtime.logger
+    is_registered = partial(_is_registered, registry, dispatcher)
     stack = MiddlewareStack()
     around: list[Middleware] = []
     if config.telemetry.tracing:
@@ -110,16 +111,12 @@ def build_stack(
     if config.telemetry.metrics:
         from .metrics import Metrics
 
-        stack.metrics = Metrics(
-            resources,
-            partial(_is_registered, registry, dispatcher),
-            has_others,
-        )
+        stack.metrics = Metrics(resources, is_registered, has_others)
         stack.observers.append(stack.metrics.observe)
     if config.telemetry.otel_metrics:
         from .otel_metrics import OtelMetrics
 
-        stack.otel_metrics = OtelMetrics(partial(_is_registered, registry, dispatcher), clock)
+        stack.otel_metrics = OtelMetrics(is_registered, clock)
         stack.observers.append(stack.otel_metrics.observe)
     if config.audit.enabled:
         from .audit import AuditLog
@@ -148,7 +145,6 @@ def build_stack(
     if call_observers:
         from .observers import as_observer
 
-        is_registered = partial(_is_registered, registry, dispatcher)
         stack.observers += [as_observer(each, is_registered) for each in call_observers]
     around += own
     if around:

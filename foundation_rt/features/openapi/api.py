@@ -475,14 +475,10 @@ def selects(selector: Selector, operation: ApiOperation) -> bool:
     method, _, path = selector.partition(" ")
     if _METHOD.fullmatch(method):
         is_method = method == operation.method
-        return is_method and (not path or _is_path(operation, path.strip()))
+        return is_method and (not path or fnmatchcase(operation.path, path.strip()))
     if selector.startswith("/"):
-        return _is_path(operation, selector)
+        return fnmatchcase(operation.path, selector)
     return operation.id is not None and fnmatchcase(operation.id, selector)
-
-
-def _is_path(operation: ApiOperation, pattern: str) -> bool:
-    return fnmatchcase(operation.path, pattern)
 
 
 def is_included(

@@ -52,17 +52,14 @@ class Names:
                     if type(named) is type:
                         return named
                     break
-        return self._hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
+        return self.hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
 
-    def resolve_class(self, cls: type) -> dict[str, Any]:
-        """Return the types of the annotated attributes of `cls`, inherited ones included.
+    def hints(self, holder: Any) -> dict[str, Any]:
+        """Return the types of the annotated attributes of a class, inherited ones included.
 
         Raises:
             UnresolvedName: as `resolve`.
         """
-        return self._hints(cls)
-
-    def _hints(self, holder: Any) -> dict[str, Any]:
         # `typing` knows the names of a class better: its bases may be in other modules, and its
         # body may define classes of its own.
         module_names = None if isinstance(holder, type) else self.module_names

@@ -155,7 +155,7 @@ def _hints(hint: Any, around: Names) -> tuple[Any, dict[str, Any]]:
     """Return a class without its type arguments, and the types of its attributes with them."""
     cls = typing.get_origin(hint) or hint
     try:
-        hints = names_of_class(cls, around).resolve_class(cls)
+        hints = names_of_class(cls, around).hints(cls)
     except UnresolvedName as error:
         raise UnsupportedType(
             f"the annotations of {cls.__name__} cannot be resolved: {error}"

@@ -200,7 +200,7 @@ def _predicate(derived: TypeSchema, marker: Any) -> None:
         if is_aware and derived.accepts == {str}:
             return  # every moment and every time of day has an offset (TYPED-31)
         raise UnsupportedType(
-            f"its Annotated holds {_shown(marker)}, which is not understood here and would be "
+            f"its Annotated holds {repr(marker)[:100]}, which is not understood here and would be "
             "dropped: use Constraints, a marker of annotated_types or pydantic, or check the "
             "value in the function"
         )
@@ -250,10 +250,6 @@ def _check_value(derived: TypeSchema, name: str, limit: Any) -> None:
     words, holds = _COMPARISONS[name]
     text = f"must be {words} {limit}"
     derived.convert = checked_converter(derived.convert, lambda value: holds(value, limit), text)
-
-
-def _shown(marker: Any) -> str:
-    return repr(marker)[:100]
 
 
 def _check_limit(name: str, limit: Any) -> None:
