@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         ResourceHandlerOptions,
         ResourceOptions,
         SkillOptions,
+        ToolHandlerOptions,
+        ToolOptions,
     )
     from .features.own_features import Feature
     from .features.prompts.registry import PromptDefinition
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     from .features.readiness import ReadinessChecks
     from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
     from .features.session_callbacks import SessionCallback
-    from .features.tool_options import ToolHandlerOptions, ToolOptions
     from .features.visibility import Switches
     from .http.app import HttpApplication
     from .http.asgi import App
@@ -88,8 +89,7 @@ class Server:
     """A set of tools and other features, and ways to serve them.
 
     Every decorator has a method beside it that takes a definition and a handler. The options of
-    both are described in `features.options` and `features.tool_options`; a name that is not
-    among them is a `TypeError`.
+    both are described in `features.options`; a name that is not among them is a `TypeError`.
 
     Args:
         name: of the server, as `initialize` has it; configuration can override it.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.tool_definition import ToolDefinition
-    from .tool_options import TaskUse
+    from .options import TaskUse
 
 
 def tool_settings(

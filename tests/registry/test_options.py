@@ -16,9 +16,10 @@ from foundation_rt.features.options import (
     PromptOptions,
     ResourceHandlerOptions,
     ResourceOptions,
+    ToolHandlerOptions,
+    ToolOptions,
 )
 from foundation_rt.features.resources.registry import ResourceRegistry
-from foundation_rt.features.tool_options import ToolHandlerOptions, ToolOptions
 from foundation_rt.features.tool_settings import tool_settings
 from foundation_rt.features.typed.feature_signatures import add_prompt, add_resource
 from foundation_rt.features.typed.tool_signature import add_tool

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...kernel.registry.tools import RegisteredTool, ToolRegistry
     from ...protocol.content import Icon
     from ...protocol.tool_annotations import ToolAnnotations
+    from ..options import ToolHandlerOptions
     from ..signatures.writers import Writer
-    from ..tool_options import ToolHandlerOptions
 
 _ADVICE = ", or give the schema by hand: @server.tool(input_schema={...})"
 _BY_NAME = (
