@@ -202,22 +202,21 @@ class AgentAdminTools:
             limit,
         )
         requests = [*map(show_outline, await operator.store.list_requests(query))]
-
-        def page(shown: Sequence[dict[str, Any]], truncated: bool) -> dict[str, Any]:
-            goes_on = shown and (truncated or len(shown) == limit)
-            return {"requests": shown, "next": shown[-1]["requestId"] if goes_on else None}
-
-        return truncate(requests, page, self._max_bytes)
+        return self._page("requests", requests, "requestId", limit)
 
     async def list_agents(self, operator: LedgerOperator, arguments: dict[str, Any]) -> Any:
         """Return a page of agents; `next` is the last one if there may be more (AACP-111)."""
         found = await operator.store.summarize_agents(arguments.get("after", ""), _DEFAULT_PAGE)
+        return self._page("agents", [*map(show_agent, found)], "agentId", _DEFAULT_PAGE)
+
+    def _page(self, member: str, found: list[dict[str, Any]], key: str, limit: int) -> Any:
+        """Return as much as fits; `next` is the key of the last if there may be more."""
 
         def page(shown: Sequence[dict[str, Any]], truncated: bool) -> dict[str, Any]:
-            goes_on = shown and (truncated or len(shown) == _DEFAULT_PAGE)
-            return {"agents": shown, "next": shown[-1]["agentId"] if goes_on else None}
+            goes_on = shown and (truncated or len(shown) == limit)
+            return {member: shown, "next": shown[-1][key] if goes_on else None}
 
-        return truncate([*map(show_agent, found)], page, self._max_bytes)
+        return truncate(found, page, self._max_bytes)
 
     async def show_request(self, operator: LedgerOperator, arguments: dict[str, Any]) -> Any:
         """Return one request."""

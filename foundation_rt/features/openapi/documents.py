@@ -53,17 +53,13 @@ def read_document(document: Document) -> References:
     if isinstance(document, Mapping):
         copy, size = _copied(document)
         return References(_checked(copy), None, size)
-    if isinstance(document, str) and not _is_text(document):
+    if isinstance(document, str) and "\n" not in document and document.lstrip()[:1] != "{":
         document = Path(document)
     if isinstance(document, Path):
         value, size = _read_file(document)
         return References(_checked(value), document.resolve().parent, size)
     text = document.encode("utf-8", "surrogatepass") if isinstance(document, str) else document
     return References(_checked(parse_text(text, "the document")), None, len(text))
-
-
-def _is_text(document: str) -> bool:
-    return "\n" in document or document.lstrip().startswith("{")
 
 
 def _copied(document: Mapping[str, Any]) -> tuple[Any, int]:

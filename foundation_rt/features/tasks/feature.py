@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 _METHODS = f"{__package__}.methods"
 
 
-def _new_id() -> str:
-    from secrets import token_urlsafe
-
-    return token_urlsafe()
-
-
 class Tasks(RuntimeFeature):
     """Makes tasks of calls, where the tool has tasks and the client declares the extension.
 
@@ -65,7 +59,7 @@ class Tasks(RuntimeFeature):
         self._config = config
         self._clock = clock
         self._asking = asking
-        self.new_id: Callable[[], str] = _new_id
+        self.new_id: Callable[[], str] = lazy("secrets", "token_urlsafe")
         self._manager: TaskManager | None = None
         self._lock = threading.Lock()
 
