@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.peers import client_http_vectors, client_vectors
+from tests.lab.peers import client_http_vectors, client_vectors, server_http_vectors
 from tests.lab.peers import vectors as server_vectors
 from tests.trace import MAX_WORDS, ROOT, Trace, main, report, trace, vectors
 
@@ -38,13 +38,16 @@ def test_make_trace_prints_the_rules_and_tells_by_its_exit_code_whether_all_is_w
 
 
 def test_every_conversation_that_proves_a_rule_is_replayed() -> None:
-    replayed = {f"spec/vectors/{each.file}.jsonl: {each.name}" for each in server_vectors.load()}
-    replayed |= {
-        f"spec/vectors/client/{each.file}.jsonl: {each.name}" for each in client_vectors.load()
+    folders = {
+        "": server_vectors,
+        "http/": server_http_vectors,
+        "client/": client_vectors,
+        "client/http/": client_http_vectors,
     }
-    replayed |= {
-        f"spec/vectors/client/http/{each.file}.jsonl: {each.name}"
-        for each in client_http_vectors.load()
+    replayed = {
+        f"spec/vectors/{folder}{each.file}.jsonl: {each.name}"
+        for folder, player in folders.items()
+        for each in player.load()
     }
     assert {vector for vector, _ in vectors(ROOT / "spec")} == replayed
 

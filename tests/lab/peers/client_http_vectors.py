@@ -7,8 +7,7 @@ until a line says what to answer.
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from foundation_rt.client.transports.transport import MAX_MESSAGE_BYTES
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.lab.peers.client_vectors import FOLDER
+from tests.lab.peers.conversations import compare, fill, octets, read
 from tests.lab.peers.scripted_http import (
     PATIENCE,
     ReceivedRequest,
@@ -45,10 +45,11 @@ MAX_ERROR_TEXT = 1_200
 
 @define
 class HttpVector:
-    """One conversation; the attributes but the first two and the last are its header's."""
+    """One conversation; the attributes from `name` on are its header's."""
 
     file: str
-    case: dict[str, Any]
+    id: str
+    lines: list[tuple[int, dict[str, Any]]]
     name: str
     rules: list[str]
     path: str = "/mcp"
@@ -58,52 +59,11 @@ class HttpVector:
     listens: bool = False
     seconds: dict[str, float] = field(factory=dict)
     secrets: list[str] = field(factory=list)
-    lines: list[tuple[int, dict[str, Any]]] = field(factory=list)
-
-    @property
-    def id(self) -> str:
-        """The id of its test."""
-        return " ".join([f"{self.file}: {self.name}", *map(str, self.case.values())])
 
 
 def load() -> list[HttpVector]:
     """All conversations, in the order of files and lines."""
-    return [each for path in sorted(FOLDER.glob("http/*.jsonl")) for each in _read(path)]
-
-
-def _read(path: Any) -> Iterator[HttpVector]:
-    vectors: list[HttpVector] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        entry = orjson.loads(line)
-        if "name" in entry:
-            yield from vectors
-            cases = entry.pop("for", [{}])
-            vectors = [HttpVector(path.stem, case, **fill(entry, case)) for case in cases]
-        else:
-            for vector in vectors:
-                vector.lines.append((number, fill(entry, vector.case)))
-    yield from vectors
-
-
-def fill(value: Any, names: dict[str, Any]) -> Any:
-    """Return a JSON value with what the names in its texts stand for."""
-    if isinstance(value, list):
-        return [fill(each, names) for each in value]
-    if isinstance(value, dict):
-        return {name: fill(each, names) for name, each in value.items()}
-    if not isinstance(value, str) or value in names:
-        return names.get(value, value)
-    for name, meant in names.items():
-        value = value.replace(name, str(meant))
-    return value
-
-
-def octets(said: Any) -> bytes:
-    """Return bytes as a vector states them."""
-    if isinstance(said, dict):
-        return base64.b64decode(said["base64"])
-    parts = [[said, 1]] if isinstance(said, str) else said
-    return b"".join(text.encode() * times for text, times in parts)
+    return [HttpVector(**each) for each in read(FOLDER / "http")]
 
 
 def event_of(said: Any) -> bytes:
@@ -332,11 +292,6 @@ class HttpPlayer:
         compare({name: found.get(name) for name in expected}, expected)
         text = f"{outcome} {outcome!r} {getattr(outcome, '__cause__', '')!r}"
         assert not [each for each in self.vector.secrets if each in text]
-
-
-def compare(found: Any, expected: Any) -> None:
-    """Fail, with both, unless they are equal."""
-    assert found == expected, f"{found!r} is not {expected!r}"
 
 
 def kind_of(asked: ReceivedRequest) -> tuple[str, str | None]:

@@ -6,7 +6,7 @@ Every wait has an end: what does not come within `PATIENCE` seconds fails the te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -125,14 +125,14 @@ def visit(
     app: Any,
     method: str,
     path: str = "/mcp",
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | Sequence[str] | None] | None = None,
     body: bytes | None = b"",
     *,
     extensions: bool = True,
     root_path: str = "",
     query: str = "",
 ) -> Visit:
-    """Send a request; `body` None: it is brought later."""
+    """Send a request; `body` None: it is brought later. A header may stand there several times."""
     found = Visit()
     found.read()
     sent = JSON_HEADERS if headers is None else {**JSON_HEADERS, **headers}
@@ -144,7 +144,12 @@ def visit(
         "path": path,
         "root_path": root_path,
         "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in sent.items() if value],
+        "headers": [
+            (name.encode(), each.encode())
+            for name, value in sent.items()
+            if value
+            for each in ([value] if isinstance(value, str) else value)
+        ],
     }
     if extensions:
         scope["extensions"] = {"foundation_rt.cut_connection": found.cut_connection}

@@ -49,18 +49,6 @@ def count_living(marker: str) -> int:
 # -- the stateless mode --------------------------------------------------------------------------
 
 
-@pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
-async def test_stateless_call_is_answered_as_json(harness: HttpHarness) -> None:
-    for tool in ("echo", "work"):
-        answer = await call(harness.app, tool, 7, text="hi").finish()
-        assert answer.status == 200
-        assert answer.headers["content-type"] == "application/json"
-        assert "mcp-session-id" not in answer.headers
-        assert answer.json["id"] == 7
-        assert answer.json["result"]["content"][0]["text"] == "hi"
-        assert answer.json["result"]["resultType"] == "complete"
-
-
 @pytest.mark.rule("HTTP-28")
 async def test_open_request_keeps_no_message(harness: HttpHarness) -> None:
     marker = "nobody-reads-this"
@@ -120,24 +108,6 @@ async def test_message_before_reply_starts_stream(harness: HttpHarness) -> None:
     assert all("id" not in event for event in answer.events)  # nothing can be resumed there
 
 
-@pytest.mark.rule("HTTP-11")
-async def test_status_of_stateless_request_matches_error(harness: HttpHarness) -> None:
-    unknown = await ask(harness.app, "no/such").finish()
-    assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
-    missing = await ask(harness.app, "resources/read", {"uri": "note:none"}).finish()
-    assert (missing.status, missing.json["error"]["code"]) == (400, -32602)
-    headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
-    broken = await visit(harness.app, "POST", headers=headers, body=b"{").finish()
-    assert (broken.status, broken.json["error"]["code"]) == (400, -32700)
-    other = {"_meta": {**META, "io.modelcontextprotocol/protocolVersion": "1999-01-01"}}
-    headers = {"mcp-protocol-version": "1999-01-01", "mcp-method": "tools/list"}
-    unspoken = await post(harness.app, request("tools/list", other), headers).finish()
-    assert (unspoken.status, unspoken.json["error"]["code"]) == (400, -32022)
-    mismatch = await post(harness.app, request("tools/list", {"_meta": META}, 9)).finish()
-    assert (mismatch.status, mismatch.json["error"]["code"]) == (400, -32020)
-    assert mismatch.json["id"] == 9
-
-
 @pytest.mark.rule("HTTP-10")
 async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
     open_call = call(harness.app, "wait", tag="left")
@@ -153,17 +123,6 @@ async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
     assert (await other.finish()).json["result"]["content"][0]["text"] == "stays"
     await harness.idle()
     assert not harness.app._service.endpoint._open
-
-
-@pytest.mark.rule("HTTP-10")
-async def test_stateless_messages_without_reply(harness: HttpHarness) -> None:
-    headers = {"mcp-protocol-version": REVISION}
-    told = {"jsonrpc": "2.0", "method": "notifications/anything"}
-    assert (await post(harness.app, told, headers).finish()).status == 202
-    response = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert (await post(harness.app, response, headers).finish()).status == 400
-    batch = [request("tools/list", {"_meta": META})]
-    assert (await post(harness.app, batch, headers).finish()).status == 400
 
 
 @pytest.mark.rule("HTTP-09")
@@ -199,41 +158,6 @@ async def test_listeners_are_ended_when_server_stops(harness: HttpHarness) -> No
 # -- sessions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("HTTP-03", "HTTP-04", "HTTP-05")
-async def test_session_from_first_to_last_request(harness: HttpHarness) -> None:
-    session = await open_session(harness.app)
-    assert len(session.session_id) >= 43
-    listed = await session.post(request("tools/list")).finish()
-    assert listed.status == 200 and listed.json["result"]["tools"]
-    wrong = {**session.headers, "mcp-protocol-version": "2025-06-18"}
-    assert (await post(harness.app, request("ping"), wrong).finish()).status == 400
-    right = {**session.headers, "mcp-protocol-version": "2025-11-25"}
-    assert (await post(harness.app, request("ping"), right).finish()).status == 200
-    assert (await post(harness.app, request("ping")).finish()).status == 400
-    ended = await session.delete().finish()
-    assert ended.status == 204 and "content-length" not in ended.headers
-    for again in (session.delete(), session.get(), session.post(request("ping"))):
-        assert (await again.finish()).status == 404
-
-
-@pytest.mark.rule("HTTP-03")
-@pytest.mark.options(max_sessions=2)
-async def test_only_successful_initialize_creates_session(harness: HttpHarness) -> None:
-    refused = await post(harness.app, request("initialize", {"capabilities": {}})).finish()
-    assert refused.json["error"]["code"] == -32602
-    assert "mcp-session-id" not in refused.headers
-    assert not len(harness.app._service.endpoint.sessions)
-    first = await open_session(harness.app)
-    await open_session(harness.app)
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-    full = await post(harness.app, request("initialize", params)).finish()
-    assert full.status == 503
-    again = await first.post(request("initialize", params)).finish()
-    assert again.json["error"]["code"] == -32600
-    await first.delete().finish()
-    await open_session(harness.app)
-
-
 @pytest.mark.rule("HTTP-05")
 async def test_deleting_session_aborts_its_calls(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
@@ -247,24 +171,6 @@ async def test_deleting_session_aborts_its_calls(harness: HttpHarness) -> None:
     assert open_call.messages == [] and open_call.ended
     phases = [each.phase.name for each in harness.server.runtime.engine.running]
     assert phases == ["DISCONNECTED"]
-
-
-@pytest.mark.rule("HTTP-01")
-async def test_other_methods_and_paths_are_refused(harness: HttpHarness) -> None:
-    put = await visit(harness.app, "PUT").finish()
-    assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
-    assert (await visit(harness.app, "GET", "/elsewhere").finish()).status == 404
-
-
-@pytest.mark.rule("HTTP-78", "RPC-20")
-async def test_body_without_json_is_refused_as_that(harness: HttpHarness) -> None:
-    session = await open_session(harness.app)
-    modern = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
-    for headers in ({}, modern, session.headers, {"mcp-session-id": "gone"}):
-        for body, problem in ((b"", "empty"), (b"\xef\xbb\xbf{}", "byte order mark")):
-            broken = await visit(harness.app, "POST", headers=headers, body=body).finish()
-            assert (broken.status, broken.json["error"]["code"]) == (400, -32700)
-            assert problem in broken.json["error"]["message"]
 
 
 @pytest.mark.rule("HTTP-76", "HTTP-77")
@@ -284,26 +190,6 @@ async def test_slash_after_path_is_served_and_wrong_path_names_the_right_one(
         assert f"the MCP endpoint is at {mount}/mcp" in wrong.json["error"]["message"]
 
 
-@pytest.mark.rule("HTTP-02")
-async def test_both_modes_are_served_at_one_path(harness: HttpHarness) -> None:
-    session = await open_session(harness.app, "2024-11-05")
-    old = await session.call("echo", 1, text="old").finish()
-    new = await call(harness.app, "echo", text="new").finish()
-    assert "resultType" not in old.json["result"]
-    assert new.json["result"]["resultType"] == "complete"
-
-
-@pytest.mark.rule("HTTP-11")
-async def test_invalid_message_in_session_is_bad_request(harness: HttpHarness) -> None:
-    session = await open_session(harness.app)
-    unknown = await session.post(request("no/such")).finish()
-    assert (unknown.status, unknown.json["error"]["code"]) == (200, -32601)
-    for body in (b"{", b"[]", b"3", b'{"jsonrpc":"1.0","id":4,"method":"ping"}'):
-        broken = await visit(harness.app, "POST", headers=session.headers, body=body).finish()
-        assert broken.status == 400, body
-        assert "error" in broken.json
-
-
 @pytest.mark.rule("HTTP-31")
 async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarness) -> None:
     session = await open_session(harness.app)
@@ -318,19 +204,8 @@ async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarne
 
 
 @pytest.mark.rule("HTTP-25")
-async def test_batch_is_answered_by_one_array(harness: HttpHarness) -> None:
+async def test_batch_leaves_out_cancelled_calls_and_waits_for_others(harness: HttpHarness) -> None:
     session = await open_session(harness.app, "2025-03-26")
-    mixed = [
-        request("ping", None, 1),
-        {"jsonrpc": "2.0", "method": "notifications/none"},
-        request("tools/call", {"name": "work", "arguments": {"text": "x"}}, 2),
-    ]
-    answer = await session.post(mixed).finish()
-    assert answer.status == 200
-    assert sorted(each["id"] for each in answer.json) == [1, 2]
-    silent = await session.post([{"jsonrpc": "2.0", "method": "notifications/none"}]).finish()
-    assert (silent.status, silent.body) == (202, b"")
-    # Cancelled ones are left out, and others are waited for.
     waiting = [
         request("tools/call", {"name": "wait", "arguments": {"tag": "a"}}, "a"),
         request("tools/call", {"name": "wait", "arguments": {"tag": "b"}}, "b"),

@@ -14,21 +14,16 @@ from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.headers import (
     RequestHead,
-    check_delete,
-    check_get,
     check_mcp_headers,
-    check_post,
-    check_session_headers,
     is_stateless,
     read_head,
 )
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.methods import METHODS
-from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
+from foundation_rt.protocol.peer import CAPABILITIES_KEY
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 MODERN = "2026-07-28"
-BOTH = "application/json, text/event-stream"
 SINGLE = [
     "content-type",
     "content-length",
@@ -51,11 +46,6 @@ def head_of(**fields: str) -> RequestHead:
     head = read_head([(n.replace("_", "-").encode(), v.encode()) for n, v in fields.items()])
     assert isinstance(head, RequestHead)
     return head
-
-
-def status(refusal: HttpRefusal | RequestHead | None) -> int | None:
-    assert not isinstance(refusal, RequestHead)
-    return None if refusal is None else refusal.status
 
 
 def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead, Request]:
@@ -88,20 +78,6 @@ def test_duplicate_deciding_header_is_refused(name: str) -> None:
     assert refusal.code == expected
 
 
-@pytest.mark.rule("HEAD-01")
-def test_accept_headers_are_joined() -> None:
-    head = read_head([(b"accept", b"application/json"), (b"accept", b"text/event-stream")])
-    assert isinstance(head, RequestHead)
-    assert head.accept == BOTH
-
-
-@pytest.mark.rule("HEAD-01")
-def test_content_length_with_transfer_encoding_is_refused() -> None:
-    refusal = read_head([(b"content-length", b"5"), (b"transfer-encoding", b"chunked")])
-    assert isinstance(refusal, HttpRefusal)
-    assert (refusal.status, refusal.reason) == (400, "ambiguous_body")
-
-
 @pytest.mark.rule("HEAD-02", "HEAD-03")
 @pytest.mark.parametrize("name", [*SINGLE, "accept"])
 @pytest.mark.parametrize("byte", [b"\x00", b"\r", b"\n", b"\x7f", b"\x80", b"\xff"])
@@ -112,13 +88,6 @@ def test_forbidden_characters_are_refused(name: str, byte: bytes) -> None:
     assert (refusal.code == -32020) is name.startswith("mcp-")
 
 
-@pytest.mark.rule("HEAD-02")
-def test_white_space_around_value_is_ignored() -> None:
-    head, request = modern("tools/call", {"name": "a"}, mcp_name=" \t a  ")
-    assert head.name == "a"
-    assert mismatch(head, request) is None
-
-
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20))))
 def test_any_head_is_parsed_or_refused(headers: list[tuple[bytes, bytes]]) -> None:
     assert isinstance(read_head(headers), RequestHead | HttpRefusal)
@@ -127,85 +96,6 @@ def test_any_head_is_parsed_or_refused(headers: list[tuple[bytes, bytes]]) -> No
 @given(st.binary(max_size=30))
 def test_any_parameter_name_is_parsed(rest: bytes) -> None:
     assert isinstance(read_head([(b"mcp-param-" + rest, b"a")]), RequestHead)
-
-
-@pytest.mark.rule("HEAD-04")
-@pytest.mark.parametrize(
-    ("accept", "post", "get"),
-    [
-        (BOTH, True, True),
-        ("text/event-stream,application/json", True, True),
-        ("Application/JSON;q=0.5 , TEXT/event-stream; v=1", True, True),
-        ("*/*", True, True),
-        ("application/*, text/*;q=0.001", True, True),
-        ("text/event-stream", False, True),
-        ("application/json", False, False),
-        ("application/json, text/event-stream;q=0", False, False),
-        ("application/json, text/event-stream;q=0.000", False, False),
-        ("application/jsonx, text/event-streams", False, False),
-        ("", False, False),
-        (None, False, False),
-    ],
-)
-def test_accept_header(accept: str | None, post: bool, get: bool) -> None:
-    fields = {} if accept is None else {"accept": accept}
-    assert status(check_post(head_of(content_type="application/json", **fields))) == (
-        None if post else 406
-    )
-    assert status(check_get(head_of(mcp_session_id="s", **fields))) == (None if get else 406)
-
-
-@pytest.mark.rule("HEAD-05")
-@pytest.mark.parametrize(
-    ("content_type", "accepted"),
-    [
-        ("application/json", True),
-        ("Application/Json; Charset=UTF-8", True),
-        ('application/json;charset="utf8"; x=y', True),
-        ("application/json; charset=latin-1", False),
-        ("application/json-rpc", False),
-        ("text/plain", False),
-        ("application/x-www-form-urlencoded", False),
-        ("", False),
-        (None, False),
-    ],
-)
-def test_content_type_header(content_type: str | None, accepted: bool) -> None:
-    fields = {} if content_type is None else {"content_type": content_type}
-    assert status(check_post(head_of(accept=BOTH, **fields))) == (None if accepted else 415)
-
-
-@pytest.mark.rule("HEAD-05")
-@pytest.mark.parametrize(("encoding", "accepted"), [("identity", True), ("gzip", False)])
-def test_compressed_body_is_refused(encoding: str, accepted: bool) -> None:
-    head = head_of(accept=BOTH, content_type="application/json", content_encoding=encoding)
-    assert status(check_post(head)) == (None if accepted else 415)
-
-
-@pytest.mark.rule("HEAD-06")
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [("2024-11-05", None), ("2025-11-25", None), ("2030-01-01", 400), ("", 400), ("latest", 400)],
-)
-def test_revision_header_in_session(version: str, expected: int | None) -> None:
-    head = head_of(mcp_session_id="s", mcp_protocol_version=version)
-    assert status(check_session_headers(head)) == expected
-
-
-@pytest.mark.rule("HEAD-06", "HEAD-07")
-@pytest.mark.parametrize("check", [check_session_headers, check_get, check_delete])
-def test_handshake_request_without_session_id_is_refused(check: Any) -> None:
-    assert check(head_of(mcp_session_id="s", accept=BOTH)) is None
-    for fields in ({}, {"mcp_session_id": ""}):
-        refusal = check(head_of(accept=BOTH, **fields))
-        assert (refusal.status, refusal.reason) == (400, "session_required")
-
-
-@pytest.mark.rule("HEAD-08")
-@pytest.mark.parametrize("check", [check_get, check_delete])
-def test_stateless_mode_allows_only_post(check: Any) -> None:
-    refusal = check(head_of(mcp_protocol_version=MODERN, mcp_session_id="s", accept=BOTH))
-    assert (refusal.status, refusal.headers) == (405, ((b"allow", b"POST"),))
 
 
 @pytest.mark.rule("HEAD-09")
@@ -227,35 +117,6 @@ def test_stateless_mode_allows_only_post(check: Any) -> None:
 def test_protocol_mode_of_request(version: str | None, params: Any, expected: bool) -> None:
     fields = {} if version is None else {"mcp_protocol_version": version}
     assert is_stateless(head_of(**fields), params) is expected
-
-
-@pytest.mark.rule("HEAD-10")
-def test_revision_must_be_equal_in_head_and_body() -> None:
-    assert mismatch(*modern("tools/list")) is None
-    assert "missing" in (mismatch(*modern("tools/list", mcp_protocol_version="")) or "")
-    other = {"_meta": {VERSION_KEY: "v999"}}
-    assert "protocolVersion" in (mismatch(*modern("tools/list", other)) or "")
-    assert mismatch(*modern("tools/list", {"_meta": {}})) is None
-
-
-@pytest.mark.rule("HEAD-06", "HEAD-10", "REV-05")
-@pytest.mark.parametrize("params", [ABSENT, {}, {"_meta": {VERSION_KEY: "v999"}}])
-def test_unsupported_revision_gets_list_of_supported_ones(params: Any) -> None:
-    head = head_of(mcp_protocol_version="v999", accept=BOTH)
-    request = Request(1, "tools/list", params)
-    refusals = [check_mcp_headers(head, request), check_session_headers(head)]
-    refusals += [check_get(head), check_delete(head)]
-    for refusal in refusals:
-        error = orjson.loads(refusal.body("c", 1))["error"]
-        assert (refusal.status, error["code"]) == (400, -32022)
-        assert error["data"]["requested"] == "v999"
-        assert error["data"]["supported"] == [*SUPPORTED_REVISIONS]
-
-
-@pytest.mark.rule("HEAD-11")
-@pytest.mark.parametrize("method", ["", "TOOLS/LIST", "prompts/list"])
-def test_method_must_be_equal_in_head_and_body(method: str) -> None:
-    assert "Mcp-Method" in (mismatch(*modern("tools/list", mcp_method=method)) or "")
 
 
 @pytest.mark.rule("HEAD-12")
