@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import define, field
@@ -14,8 +16,10 @@ from foundation_rt.apps.host.sessions.connection import SessionConnection
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
+from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from foundation_rt.apps.host.sessions.store import ChatStore, SessionSettings
 from tests.host.sessions.fake_orchestrator import FakeOrchestrator
+from tests.lab.places.services import postgres_schema
 
 OWNER = "ada"
 
@@ -128,6 +132,20 @@ class Running:
 NewStore = Callable[[SessionSettings], ChatStore]
 
 
+def in_sqlite(stack: ExitStack) -> NewStore:
+    """Return what makes a store in a new file."""
+    path = Path(stack.enter_context(TemporaryDirectory())) / "chats.db"
+    return lambda limits: SqliteChatStore(path, limits)
+
+
+def in_postgresql(stack: ExitStack) -> NewStore:
+    """Return what makes a store in a new schema."""
+    from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
+
+    url, schema = stack.enter_context(postgres_schema())
+    return lambda limits: PostgresChatStore(url, limits, schema=schema)
+
+
 @asynccontextmanager
 async def running(
     new_store: NewStore = MemoryChatStore, settings: SessionSettings | None = None
@@ -142,6 +160,35 @@ async def running(
         yield Running(sessions, orchestrator)
     finally:
         await sessions.close(0)
+
+
+@define
+class Talk:
+    """A chat that is open on a page."""
+
+    host: Running
+    session: ChatSession
+    connection: SessionConnection
+    page: Page = field(factory=Page)
+
+    async def until(self, *ends: str) -> ServerMessage:
+        """Show the page what comes, up to an event of such a type or turn state."""
+        return await read_until(self.connection, self.page, *ends)
+
+    async def say(self, text: str, *ends: str) -> ServerMessage:
+        """Submit a message; show the page what comes, up to the end of its turn by default."""
+        await self.session.submit(text, None)
+        return await self.until(*ends or ("finished",))
+
+
+@asynccontextmanager
+async def talking(
+    new_store: NewStore = MemoryChatStore, settings: SessionSettings | None = None
+) -> AsyncIterator[Talk]:
+    """Open a chat of the owner on sessions that are running."""
+    async with running(new_store, settings) as host:
+        session = await host.sessions.create(OWNER)
+        yield Talk(host, session, *await tab(session))
 
 
 async def until(condition: Any) -> None:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from contextlib import ExitStack
+from unittest.mock import AsyncMock, Mock
 
 import orjson
 import pytest
 from attrs import evolve
 
-from foundation_rt.apps.host.sessions import sqlite
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.operations import DatabaseChatStore, Steps, commit
 from foundation_rt.apps.host.sessions.session import ChatSession
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
-from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
-from foundation_rt.apps.host.sessions.store import NOBODY, Place, SessionSettings, chat_key
-from tests.host.sessions.support import OWNER, NewStore, Page, Running, read_until, running, until
-from tests.lab.places.services import postgres_schema
+from foundation_rt.apps.host.sessions.store import (
+    NOBODY,
+    Place,
+    SessionSettings,
+    StoreEvents,
+    chat_key,
+)
+from tests.host.sessions.support import (
+    OWNER,
+    NewStore,
+    Page,
+    Running,
+    in_postgresql,
+    in_sqlite,
+    read_until,
+    running,
+    until,
+)
 
 EVE = "eve"
 ROOMY = SessionSettings(max_messages=1_000)
@@ -211,73 +226,34 @@ OLD = [
     {"id": "m3", "role": "assistant", "content": "An \0 answer", "createdAt": 2},
 ]
 STATE = b'{"turn":null}'
+ADD_CHAT = (
+    "INSERT INTO {schema}.chat (key, principal, created_at, last_active_at, last_seq, first_seq,"
+    " version, state, recent) VALUES (%b, %b, 1, 2, 0, 1, 0, %b, %b)"
+)
+ADD_MESSAGE = (
+    "INSERT INTO {schema}.chat_message (chat, position, id, body, version)"
+    " VALUES (1, %b::bigint, %b, %b, 1)"
+)
 
 
 @pytest.mark.rule("CHAT-34", "CHAT-36")
+@pytest.mark.parametrize("place", [in_sqlite, in_postgresql])
 async def test_chats_of_an_earlier_version_are_listed_and_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "chats.db"
-    with monkeypatch.context() as patched:
-        patched.setattr(sqlite, "MIGRATIONS", sqlite.MIGRATIONS[:2])
-        async with running(lambda settings: SqliteChatStore(path, settings)):
-            pass
-    with sqlite3.connect(path) as connection:
-        for chat, principal in enumerate((OWNER, OWNER, EVE), 1):
-            connection.execute(
-                "INSERT INTO chat (id, key, principal, created_at, last_active_at, last_seq,"
-                " first_seq, version, state, recent) VALUES (?, ?, ?, 1, 2, 0, 1, 0, ?, '[]')",
-                (chat, chat_key(f"secret {chat}"), principal.encode(), STATE),
-            )
-        connection.executemany(
-            "INSERT INTO chat_message (chat, position, id, body, version) VALUES (1, ?, ?, ?, 1)",
-            [(n, str(n).encode(), orjson.dumps(each)) for n, each in enumerate(OLD)],
-        )
-    connection.close()
-    await _find_old(lambda settings: SqliteChatStore(path, settings))
-
-
-@pytest.mark.rule("CHAT-34", "CHAT-36")
-async def test_chats_of_an_earlier_version_in_postgresql_are_listed_and_found(
+    place: Callable[[ExitStack], NewStore],
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    import psycopg
-
-    from foundation_rt.apps.host.sessions import postgres
-
-    with postgres_schema() as (url, schema):
-
-        def make(settings: SessionSettings) -> postgres.PostgresChatStore:
-            return postgres.PostgresChatStore(url, settings, schema=schema)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(postgres, "MIGRATIONS", postgres.MIGRATIONS[:2])
-            store = make(ROOMY)
-            store._connections = postgres.PostgresConnections(
-                store._parameters, schema, 2, statement_ms=9_000, operation_s=9, connect_s=9
-            )
-            await postgres.migrate_postgres(
-                store._connections, postgres.MIGRATIONS, application="the chat host"
-            )
-            await store.close()
-        with psycopg.connect(url) as connection:
-            connection.execute(f"SET search_path TO {schema}")
-            for principal, secret in ((OWNER, "secret 1"), (OWNER, "secret 2"), (EVE, "secret 3")):
-                connection.execute(
-                    "INSERT INTO chat (key, principal, created_at, last_active_at, last_seq,"
-                    " first_seq, version, state, recent) VALUES (%s, %s, 1, 2, 0, 1, 0, %s, '[]')",
-                    (chat_key(secret), principal.encode(), STATE),
-                )
-            for n, each in enumerate(OLD):
-                connection.execute(
-                    "INSERT INTO chat_message (chat, position, id, body, version)"
-                    " VALUES (1, %s, %s, %s, 1)",
-                    (n, str(n).encode(), orjson.dumps(each)),
-                )
-        await _find_old(make)
-
-
-async def _find_old(new_store: NewStore) -> None:
+    stack = ExitStack()
+    request.addfinalizer(stack.close)
+    new_store = place(stack)
+    earlier = new_store(ROOMY)
+    assert isinstance(earlier, DatabaseChatStore)
+    module = sys.modules[type(earlier).__module__]
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "MIGRATIONS", module.MIGRATIONS[:2])
+        await earlier.open(StoreEvents(Mock(), AsyncMock(), dict))
+    await earlier.transact(_add_old)
+    await earlier.close()
     async with running(new_store) as host:
         await until(lambda: not host.sessions._tasks)
         assert await titles(host.sessions) == ["Old words of Ärger"]
@@ -286,3 +262,15 @@ async def _find_old(new_store: NewStore) -> None:
             assert len(await titles(host.sessions, words)) == count, words
         found = await host.sessions.find("secret 1", OWNER)
         assert found is not None and found.name == chat_key("secret 1").hex()
+
+
+def _add_old() -> Steps[None]:
+    """Add three chats, of which the first has messages."""
+    chats = [
+        (ADD_CHAT, (chat_key(f"secret {number}"), principal.encode(), STATE, b"[]"))
+        for number, principal in enumerate((OWNER, OWNER, EVE), 1)
+    ]
+    messages = [
+        (ADD_MESSAGE, (at, str(at).encode(), orjson.dumps(each))) for at, each in enumerate(OLD)
+    ]
+    yield commit(*chats, *messages)

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -15,18 +13,18 @@ from hypothesis import strategies as st
 
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
 from foundation_rt.apps.host.sessions.session import ChatSession
-from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from foundation_rt.apps.host.sessions.store import SessionSettings
 from tests.host.sessions.support import (
     OWNER,
     NewStore,
     Page,
     Running,
+    in_postgresql,
+    in_sqlite,
     read_to,
     running,
     whole_page,
 )
-from tests.lab.places.services import postgres_schema
 from tests.lab.sizes import cases, examples
 
 STEPS = st.sampled_from(["say:abcdefghi", "say:x", "part:klmnop", "call:a:b", "open:a:b", "fail"])
@@ -37,18 +35,6 @@ CUTS = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 4)), 
 
 def in_memory(stack: ExitStack) -> NewStore:
     return MemoryChatStore
-
-
-def in_sqlite(stack: ExitStack) -> NewStore:
-    path = Path(stack.enter_context(TemporaryDirectory())) / "chats.db"
-    return lambda limits: SqliteChatStore(path, limits)
-
-
-def in_postgresql(stack: ExitStack) -> NewStore:
-    from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
-
-    url, schema = stack.enter_context(postgres_schema())
-    return lambda limits: PostgresChatStore(url, limits, schema=schema)
 
 
 PLACES: dict[str, tuple[Callable[[ExitStack], NewStore], int]] = {
@@ -118,7 +104,7 @@ async def replay_everywhere(kept: int, session: ChatSession, final: Page) -> Non
             assert page.chat() == final.chat()
 
 
-@pytest.mark.rule("CHAT-12", "CHAT-13")
+@pytest.mark.rule("CHAT-11", "CHAT-12", "CHAT-13", "CHAT-18")
 @pytest.mark.parametrize(
     ("kept", "place"),
     cases(

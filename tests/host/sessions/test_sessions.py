@@ -22,61 +22,44 @@ from foundation_rt.apps.host.sessions.store import (
     UnknownSessionError,
 )
 from foundation_rt.apps.host.web import socket
-from tests.host.sessions.support import OWNER, NewStore, Page, read_until, running, tab, whole_page
+from tests.host.sessions.support import (
+    OWNER,
+    NewStore,
+    Page,
+    read_until,
+    running,
+    tab,
+    talking,
+    whole_page,
+)
 
 ROOMY = SessionSettings(max_messages=1_000)
 
 
 @pytest.mark.rule("CHAT-08")
 async def test_turns_run_one_at_a_time_in_their_order(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
+    async with talking(new_store) as talk:
         for text in ("say:first wait", "say:second", "say:third"):
-            await session.submit(text, None)
-        host.orchestrator.going.set()
+            await talk.session.submit(text, None)
+        talk.host.orchestrator.going.set()
         for _ in range(3):
-            await read_until(connection, page, "finished")
-        assert host.orchestrator.texts == ["say:first wait", "say:second", "say:third"]
-        assert list(page.turns.values()) == ["finished"] * 3
-        assert session.usage.total_tokens == 15
-
-
-@pytest.mark.rule("CHAT-11")
-async def test_events_are_numbered_without_a_gap(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = session.connect(0), Page(seq=0)
-        await session.submit("say:hello call:files:read say:bye", None)
-        await read_until(connection, page, "finished")  # the page holds that there is no gap
-        assert page.seq == session.last_seq
-        assert page.chat() == (await whole_page(session)).chat()
-
-
-@pytest.mark.rule("CHAT-12")
-async def test_every_tab_sees_the_same(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        tabs = [await tab(session) for _ in range(3)]
-        await session.submit("say:hello call:files:read", None)
-        for connection, page in tabs:
-            await read_until(connection, page, "finished")
-        assert tabs[0][1] == tabs[1][1] == tabs[2][1]
+            await talk.until("finished")
+        assert talk.host.orchestrator.texts == ["say:first wait", "say:second", "say:third"]
+        assert list(talk.page.turns.values()) == ["finished"] * 3
+        assert talk.session.usage.total_tokens == 15
 
 
 @pytest.mark.rule("CHAT-08")
 async def test_message_that_is_sent_again_counts_once(new_store: NewStore) -> None:
-    async with running(new_store, ROOMY) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
+    async with talking(new_store, ROOMY) as talk:
         for _ in range(3):
-            await session.submit("wait say:once", "m1")
-        host.orchestrator.going.set()
-        await session.submit("say:twice", "m2")
-        await read_until(connection, page, "finished")
-        await read_until(connection, page, "finished")
-        await session.submit("wait say:once", "m1")
-        assert host.orchestrator.texts == ["wait say:once", "say:twice"]
+            await talk.session.submit("wait say:once", "m1")
+        talk.host.orchestrator.going.set()
+        await talk.session.submit("say:twice", "m2")
+        await talk.until("finished")
+        await talk.until("finished")
+        await talk.session.submit("wait say:once", "m1")
+        assert talk.host.orchestrator.texts == ["wait say:once", "say:twice"]
 
 
 @pytest.mark.rule("CHAT-09")
@@ -99,15 +82,12 @@ async def test_eleventh_message_in_ten_seconds_is_refused() -> None:
 
 @pytest.mark.rule("CHAT-10")
 async def test_ninth_waiting_turn_is_refused(new_store: NewStore) -> None:
-    async with running(new_store, ROOMY) as host:
-        session = await host.sessions.create(OWNER)
-        connection, _ = await tab(session)
-        await session.submit("wait", None)
-        await read_until(connection, Page(), "started")
+    async with talking(new_store, ROOMY) as talk:
+        await talk.say("wait", "started")
         for _ in range(8):
-            await session.submit("say:x", None)
+            await talk.session.submit("say:x", None)
         with pytest.raises(TooManyTurnsError):
-            await session.submit("say:x", None)
+            await talk.session.submit("say:x", None)
 
 
 @pytest.mark.rule("CHAT-14")
@@ -135,34 +115,13 @@ async def test_connection_that_reads_nothing_is_ended_and_others_go_on(new_store
 
 @pytest.mark.rule("CHAT-16")
 async def test_stop_ends_the_running_turn_and_the_waiting_ones_go_on(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("wait say:never", None)
-        await session.submit("say:next", None)
-        await read_until(connection, page, "started")
-        assert await session.stop()
-        await read_until(connection, page, "finished")
-        assert list(page.turns.values()) == ["stopped", "finished"]
-        assert not await session.stop()
-
-
-@pytest.mark.rule("CHAT-17")
-async def test_first_of_two_approvals_and_answers_counts(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("ask:files:write question:q1", None)
-        asked = await read_until(connection, page, "approval")
-        call_id = asked.payload["callId"]
-        decisions = [await session.approve(call_id, "once"), await session.approve(call_id, "deny")]
-        assert decisions == [True, False]
-        await read_until(connection, page, "question")
-        assert await session.answer("q1", "accept", {"x": 1})
-        assert not await session.answer("q1", "decline", None)
-        await read_until(connection, page, "finished")
-        assert page.calls == {call_id: ("complete", False)}
-        assert not page.approvals and not page.questions
+    async with talking(new_store) as talk:
+        await talk.session.submit("wait say:never", None)
+        await talk.say("say:next", "started")
+        assert await talk.session.stop()
+        await talk.until("finished")
+        assert list(talk.page.turns.values()) == ["stopped", "finished"]
+        assert not await talk.session.stop()
 
 
 @pytest.mark.rule("CHAT-02")
@@ -187,170 +146,131 @@ async def test_ids_are_long_and_differ() -> None:
 async def test_logs_name_a_chat_by_a_hash(
     new_store: NewStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("fail", None)
-        await read_until(connection, page, "failed")
+    async with talking(new_store) as talk:
+        await talk.say("fail", "failed")
     [record] = [each for each in caplog.records if "turn failed" in each.getMessage()]
-    assert record.fields == {"chat": chat_label(session.id)}  # type: ignore[attr-defined]
-    assert not any(session.id in str(vars(each)) for each in caplog.records)
+    assert record.fields == {"chat": chat_label(talk.session.id)}  # type: ignore[attr-defined]
+    assert not any(talk.session.id in str(vars(each)) for each in caplog.records)
 
 
 @pytest.mark.rule("CHAT-03")
 async def test_deleted_session_ends_its_turn_and_its_connections(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, _ = await tab(session)
-        await session.submit("wait", None)
-        await read_until(connection, Page(), "started")
-        assert await host.sessions.delete(session.id, OWNER)
+    async with talking(new_store) as talk:
+        await talk.say("wait", "started")
+        assert await talk.host.sessions.delete(talk.session.id, OWNER)
         with pytest.raises(AssertionError, match="closed"):
-            await read_until(connection, Page(), "finished")
+            await talk.until("finished")
         with pytest.raises(UnknownSessionError):
-            await session.submit("say:x", None)
-        assert await host.sessions.find(session.id, OWNER) is None
-        assert host.orchestrator.forgotten == [session.id]
+            await talk.session.submit("say:x", None)
+        assert await talk.host.sessions.find(talk.session.id, OWNER) is None
+        assert talk.host.orchestrator.forgotten == [talk.session.id]
 
 
 @pytest.mark.rule("CHAT-20")
 @pytest.mark.virtual_time
 async def test_turn_outlives_its_last_connection_by_a_minute() -> None:
-    async with running() as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("open:files:read", None)
-        await read_until(connection, page, "status")
-        connection.close()
+    async with talking() as talk:
+        await talk.say("open:files:read", "status")
+        talk.connection.close()
         await asyncio.sleep(59)
-        back = session.connect(page.seq)
+        back = talk.session.connect(talk.page.seq)
         await asyncio.sleep(600)
-        assert session.running_turn is not None
+        assert talk.session.running_turn is not None
         back.close()
         await asyncio.sleep(61)
-        back = session.connect(page.seq)
-        await read_until(back, page, "interrupted")
-        assert list(page.calls.values()) == [("complete", True)]
-        assert page.chat() == (await whole_page(session)).chat()
+        back = talk.session.connect(talk.page.seq)
+        await read_until(back, talk.page, "interrupted")
+        assert list(talk.page.calls.values()) == [("complete", True)]
+        assert talk.page.chat() == (await whole_page(talk.session)).chat()
 
 
 @pytest.mark.rule("CHAT-19")
 async def test_call_whose_turn_is_interrupted_has_an_unknown_outcome(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("open:files:read", None)
-        await read_until(connection, page, "status")
-        session.interrupt()
-        await read_until(connection, page, "interrupted")
-        outcome = session.history[-1]
+    async with talking(new_store) as talk:
+        await talk.say("open:files:read", "status")
+        talk.session.interrupt()
+        await talk.until("interrupted")
+        outcome = talk.session.history[-1]
         assert outcome.data["error"]["code"] == "OUTCOME_UNKNOWN"
         assert outcome.kind is None
-        await session.submit("ask:files:write", None)
-        await read_until(connection, page, "approval")
-        session.interrupt()
-        await read_until(connection, page, "interrupted")
-        assert session.history[-1].data["error"]["code"] == "NOT_MADE"
-        assert not page.approvals
+        await talk.say("ask:files:write", "approval")
+        talk.session.interrupt()
+        await talk.until("interrupted")
+        assert talk.session.history[-1].data["error"]["code"] == "NOT_MADE"
+        assert not talk.page.approvals
 
 
 @pytest.mark.rule("CHAT-32")
 async def test_end_of_a_turn_is_in_its_last_message(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
+    async with talking(new_store) as talk:
         for text, event, end in (
             ("say:fine", "finished", None),
             ("part:abc wait", "text", "stopped"),
             ("open:files:read", "status", "stopped"),
             ("part:abc fail", "failed", "failed"),
         ):
-            await session.submit(text, None)
-            await read_until(connection, page, event)
+            await talk.session.submit(text, None)
+            await talk.until(event)
             if end == "stopped":
-                await session.stop()
-                await read_until(connection, page, end)
-            last = session.history[-1]
+                await talk.session.stop()
+                await talk.until(end)
+            last = talk.session.history[-1]
             assert last.metadata.get("ending", {}).get("state") == end
         assert last.metadata["ending"]["code"] == "INTERNAL"
-        marked = [each for each in session.history if "ending" in each.metadata]
+        marked = [each for each in talk.session.history if "ending" in each.metadata]
         assert len(marked) == 3
-        assert len({each.id for each in session.history}) == len(session.history)
-
-
-@pytest.mark.rule("CHAT-18")
-async def test_text_that_was_shown_is_kept_when_its_turn_breaks_off(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("part:abcdef fail", None)
-        await read_until(connection, page, "failed")
-        assert session.history[-1].content == "abcdef"
-        assert page.chat() == (await whole_page(session)).chat()
-        await session.submit("say:next", None)
-        await read_until(connection, page, "finished")
+        assert len({each.id for each in talk.session.history}) == len(talk.session.history)
 
 
 @pytest.mark.rule("CHAT-26")
 async def test_close_lets_turns_end_within_the_budget(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("wait say:bye", None)
-        await session.submit("say:never", None)
-        await read_until(connection, page, "started")
-        asyncio.get_running_loop().call_soon(host.orchestrator.going.set)
-        await host.sessions.close(30)
-        assert session.history[-1].content == "bye"
-        assert host.orchestrator.texts == ["wait say:bye"]
+    async with talking(new_store) as talk:
+        await talk.session.submit("wait say:bye", None)
+        await talk.say("say:never", "started")
+        asyncio.get_running_loop().call_soon(talk.host.orchestrator.going.set)
+        await talk.host.sessions.close(30)
+        assert talk.session.history[-1].content == "bye"
+        assert talk.host.orchestrator.texts == ["wait say:bye"]
         with pytest.raises(StoreUnavailableError):
-            await session.submit("say:x", None)
+            await talk.session.submit("say:x", None)
 
 
 @pytest.mark.rule("CHAT-26")
 async def test_close_interrupts_what_outlives_the_budget(new_store: NewStore) -> None:
-    async with running(new_store) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("open:files:read", None)
-        await read_until(connection, page, "status")
-        await host.sessions.close(0)
-        assert session.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
-        assert session.running_turn is None
+    async with talking(new_store) as talk:
+        await talk.say("open:files:read", "status")
+        await talk.host.sessions.close(0)
+        assert talk.session.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
+        assert talk.session.running_turn is None
 
 
 @pytest.mark.rule("CHAT-13")
 async def test_events_that_are_no_longer_kept_become_one_history(new_store: NewStore) -> None:
     settings = SessionSettings(max_events=5, max_messages=100)
-    async with running(new_store, settings) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("say:abc say:def part:ghi wait", None)
-        while session.last_seq < 13:
-            page.show(await anext(connection))
-        for after in range(session.last_seq + 3):
-            again, other = session.connect(after), Page(seq=after)
-            while other.seq != session.last_seq:
+    async with talking(new_store, settings) as talk:
+        await talk.session.submit("say:abc say:def part:ghi wait", None)
+        while talk.session.last_seq < 13:
+            talk.page.show(await anext(talk.connection))
+        for after in range(talk.session.last_seq + 3):
+            again, other = talk.session.connect(after), Page(seq=after)
+            while other.seq != talk.session.last_seq:
                 other.show(await anext(again))
             again.close()
-            kept = session.last_seq - 5 <= after <= session.last_seq
+            kept = talk.session.last_seq - 5 <= after <= talk.session.last_seq
             assert other.histories == (0 if kept else 1)
             if not kept:
-                assert other.chat() == (await whole_page(session)).chat()
-        payload = (await anext(session.connect(None))).payload
+                assert other.chat() == (await whole_page(talk.session)).chat()
+        payload = (await anext(talk.session.connect(None))).payload
         assert payload["waiting"] == []
-        assert payload["usage"]["promptTokens"] == session.usage.prompt_tokens
+        assert payload["usage"]["promptTokens"] == talk.session.usage.prompt_tokens
 
 
 @pytest.mark.rule("CHAT-31")
 async def test_chat_that_is_full_takes_no_more(new_store: NewStore) -> None:
-    async with running(new_store, SessionSettings(max_chat_bytes=2_000)) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit(f"say:{'x' * 2_000}", None)
-        await read_until(connection, page, "finished")
+    async with talking(new_store, SessionSettings(max_chat_bytes=2_000)) as talk:
+        await talk.say(f"say:{'x' * 2_000}")
         with pytest.raises(ChatFullError):
-            await session.submit("say:x", None)
+            await talk.session.submit("say:x", None)
 
 
 @pytest.mark.rule("CHAT-31")

@@ -30,6 +30,7 @@ from tests.host.sessions.support import (
     read_until,
     running,
     tab,
+    talking,
     until,
     whole_page,
 )
@@ -140,15 +141,12 @@ async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> No
                 raise error("away")
             return await super().write(key, writing)
 
-    async with running(Failing, ROOMY) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("say:one call:a:b", None)
-        await read_until(connection, page, "finished")
-        await session.submit("say:two", None) if host.sessions.is_available else None
-        stored = await host.sessions.store.load(session.key, OWNER)
+    async with talking(Failing, ROOMY) as talk:
+        await talk.say("say:one call:a:b")
+        await talk.session.submit("say:two", None) if talk.host.sessions.is_available else None
+        stored = await talk.host.sessions.store.load(talk.session.key, OWNER)
         assert stored is not None
-        assert [message for _, message in stored.messages] == list(session.history)
+        assert [message for _, message in stored.messages] == list(talk.session.history)
 
 
 @pytest.mark.rule("CHAT-25")
@@ -174,19 +172,16 @@ async def test_without_a_store_only_events_for_replay_wait_for_it() -> None:
         stores[0].is_immediate = False
         return stores[0]
 
-    async with running(new_store, limits) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit(" ".join(["wait", *["say:abc"] * 20]), None)
-        await read_until(connection, page, "started")
+    async with talking(new_store, limits) as talk:
+        await talk.say(" ".join(["wait", *["say:abc"] * 20]), "started")
         stores[0].is_away = True
-        host.orchestrator.going.set()
-        await read_until(connection, page, "finished")
+        talk.host.orchestrator.going.set()
+        await talk.until("finished")
         stores[0].is_away = False
-        await until(lambda: not session.is_busy)
-        stored = await stores[0].load(session.key, OWNER)
+        await until(lambda: not talk.session.is_busy)
+        stored = await stores[0].load(talk.session.key, OWNER)
         assert stored is not None
-        assert [message for _, message in stored.messages] == list(session.history)
+        assert [message for _, message in stored.messages] == list(talk.session.history)
         assert len(stored.sizes) == 5
 
 
@@ -205,30 +200,23 @@ async def test_turn_that_was_begun_before_the_store_failed_is_run_once() -> None
                 raise DatabaseUnavailableError("away")
             return await super().changes(key, version, after)
 
-    async with running(Failing) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("say:one", None)
-        await read_until(connection, page, "finished")
-        assert host.orchestrator.texts == ["say:one"]
+    async with talking(Failing) as talk:
+        await talk.say("say:one")
+        assert talk.host.orchestrator.texts == ["say:one"]
 
 
 @pytest.mark.rule("CHAT-07")
 async def test_message_that_cannot_be_stored_fails_its_turn_alone(tmp_path: Path) -> None:
-    async with running(lambda limits: SqliteChatStore(tmp_path / "c.db", limits), ROOMY) as host:
-        session = await host.sessions.create(OWNER)
-        connection, page = await tab(session)
-        await session.submit("part:abc wait", None)
-        await read_until(connection, page, "text")
+    async with talking(lambda limits: SqliteChatStore(tmp_path / "c.db", limits), ROOMY) as talk:
+        await talk.say("part:abc wait", "text")
         poison = ChatMessage(id="x", role=Role.ASSISTANT, created_at=1j)  # type: ignore[arg-type]
-        await host.sessions.add_message(session.id, poison)
-        while page.seen[-1] != "failed":
-            page.show(await anext(connection))
-            if page.seen[-1] == "history":
-                page.seen += ["failed"] if session.running_turn is None else []
-        assert host.sessions.is_available
-        await session.submit("say:next", None)
-        await read_until(connection, page, "finished")
+        await talk.host.sessions.add_message(talk.session.id, poison)
+        while talk.page.seen[-1] != "failed":
+            talk.page.show(await anext(talk.connection))
+            if talk.page.seen[-1] == "history":
+                talk.page.seen += ["failed"] if talk.session.running_turn is None else []
+        assert talk.host.sessions.is_available
+        await talk.say("say:next")
 
 
 @pytest.mark.rule("CHAT-04")
