@@ -1,4 +1,4 @@
-"""`foundation-rt host` in processes of its own: its URL, signals, kills, and cuts at any byte."""
+"""`foundation-rt host` in processes of its own: its URL, signals, and kills."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 from attrs import define
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from tests.lab.host.server import PATIENCE, Frame, Page
-from tests.lab.places.cable import cable
+from tests.lab.host.server import PATIENCE, Frame, Page, connected
 from tests.lab.places.services import postgres_database
 from tests.lab.programs.processes import children, descriptors
 from tests.lab.programs.program import output_file
@@ -51,20 +49,9 @@ class HostProcess:
 
     @asynccontextmanager
     async def page(
-        self, session: str | None = None, after: int | None = None, port: int | None = None
+        self, session: str | None = None, after: int | None = None
     ) -> AsyncIterator[Page]:
-        query = "" if session is None else f"?session={session}"
-        query += "" if after is None else f"&after={after}"
-        async with connect(
-            f"ws://127.0.0.1:{port or self.port}/ws{query}",
-            additional_headers={"X-API-Key": self.token},
-            compression=None,
-            proxy=None,
-            ping_interval=None,
-            close_timeout=1,
-        ) as connection:
-            page = Page(connection)
-            await page.next()
+        async with connected(self.port, {"X-API-Key": self.token}, session, after) as page:
             yield page
 
 
@@ -117,32 +104,6 @@ async def test_fresh_host_answers_and_ends_without_a_secret_in_its_log(tmp_path:
             assert secret not in log and secret not in frames
 
 
-@pytest.mark.rule("HOST-29", "HOST-11")
-async def test_chat_survives_kill_and_restart_on_sqlite(tmp_path: Path) -> None:
-    words = ("--store", f"sqlite:{tmp_path / 'chats.db'}")
-    script = [["first"], ["begun ", {"hang": True}], ["third"]]
-    with host_process(tmp_path, *words, script=script) as host:
-        async with host.page() as page:
-            await page.turn("a")
-            await page.say("b")
-            await page.until("text")
-            session, seen = page.session, list(page.frames)
-            host.process.process.kill()
-            assert await page.close_code() is not None
-        host.process.wait()
-    with host_process(tmp_path, *words, script=script) as host:
-        after = max(each["seq"] for each in seen if "seq" in each)
-        async with host.page(session, after) as page:
-            assert page.frames[0]["payload"]["state"] == "reconnected"
-            await page.until("turn", state="interrupted")
-            first = [each for each in seen if "seq" in each]
-            later = [each for each in page.frames if "seq" in each]
-            numbers = [each["seq"] for each in (*first, *later)]
-            assert numbers == list(range(1, len(numbers) + 1))
-            await page.turn("c")
-            assert page.text.endswith("third")
-
-
 HINTING = """
 from pathlib import Path
 from foundation_rt import Server, ToolAnnotations
@@ -186,37 +147,6 @@ async def test_refused_tool_that_flips_its_hint_is_asked_about_after_a_restart(
 def _is_ready(frame: Frame) -> bool:
     states = [each["state"] for each in frame["payload"].get("servers", ())]
     return states == ["ready"]
-
-
-CUT = (ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError)
-"""What a client finds that is cut off."""
-
-
-@pytest.mark.rule("HOST-29", "HOST-11")
-async def test_cuts_at_any_byte_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    script = [[f"w{number} " for number in range(30)]]
-    with host_process(tmp_path, script=script) as host:
-        session, events = "", list[Frame]()
-        async with host.page() as page:
-            session = page.session
-        is_over, step = False, 600
-        while not is_over:
-            async with cable(host.url) as line:
-                line.cuts = [step]
-                step += 137
-                with suppress(*CUT):
-                    async with host.page(session, len(events), line.port) as page:
-                        await page.say("go", id="m1")
-                        while True:
-                            frame = await page.next()
-                            if "seq" in frame:
-                                events.append(frame)
-                            if frame["type"] == "turn" and frame["payload"]["state"] == "finished":
-                                is_over = True
-                                break
-    assert [each["seq"] for each in events] == list(range(1, len(events) + 1))
-    text = "".join(each["payload"]["content"] for each in events if each["type"] == "text")
-    assert text == "".join(f"w{number} " for number in range(30))
 
 
 @pytest.mark.rule("HOST-14", "HOST-11", "CHAT-18")
@@ -357,12 +287,7 @@ async def test_demo_server_runs_under_the_variables_of_the_host(tmp_path: Path) 
     env = {"LLM_PROVIDER": "rules", "MAX_TOKEN_COUNT": "9000"}
     with host_process(tmp_path, "--yes", env=env) as host:
         async with host.page() as page:
-            await page.until(
-                lambda frame: (
-                    frame["type"] == "servers"
-                    and frame["payload"]["servers"][0]["state"] == "ready"
-                )
-            )
+            await page.until(_is_ready)
             await page.turn("/demo:echo message=hello")
             assert "| message | hello |" in page.text
 
@@ -375,12 +300,7 @@ async def test_records_name_component_action_and_ids(tmp_path: Path) -> None:
     env = {"MAX_TOKEN_COUNT": "2000"}
     with host_process(tmp_path, "--yes", script=script, env=env) as host:
         async with host.page() as page:
-            await page.until(
-                lambda frame: (
-                    frame["type"] == "servers"
-                    and frame["payload"]["servers"][0]["state"] == "ready"
-                )
-            )
+            await page.until(_is_ready)
             await page.turn("word " * 4_000)
             await page.turn("again")
             await page.send("message", text=5)

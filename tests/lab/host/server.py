@@ -99,6 +99,27 @@ class Page:
         return "".join(each["payload"]["content"] for each in self.of("text"))
 
 
+@asynccontextmanager
+async def connected(
+    port: int, headers: Mapping[str, str], session: str | None, after: int | None
+) -> AsyncIterator[Page]:
+    """Connect to a host; `connection` has come when the block begins."""
+    query = "" if session is None else f"?session={session}"
+    query += "" if after is None else f"&after={after}"
+    async with connect(
+        f"ws://127.0.0.1:{port}/ws{query}",
+        additional_headers=headers,
+        compression=None,
+        proxy=None,
+        max_size=None,
+        ping_interval=None,
+        close_timeout=1,
+    ) as connection:
+        page = Page(connection)
+        await page.next()
+        yield page
+
+
 @define(eq=False)
 class Hosting:
     """A host that serves."""
@@ -121,28 +142,11 @@ class Hosting:
 
     @asynccontextmanager
     async def page(
-        self,
-        session: str | None = None,
-        after: int | None = None,
-        *,
-        key: str | None = None,
-        port: int | None = None,
+        self, session: str | None = None, after: int | None = None, *, key: str | None = None
     ) -> AsyncIterator[Page]:
         """Connect; `connection` has come when the block begins."""
-        query = "" if session is None else f"?session={session}"
-        query += "" if after is None else f"&after={after}"
         headers = self.headers if key is None else {"X-API-Key": key}
-        async with connect(
-            f"ws://127.0.0.1:{port or self.port}/ws{query}",
-            additional_headers=headers,
-            compression=None,
-            proxy=None,
-            max_size=None,
-            ping_interval=None,
-            close_timeout=1,
-        ) as connection:
-            page = Page(connection)
-            await page.next()
+        async with connected(self.port, headers, session, after) as page:
             yield page
 
     async def request(
