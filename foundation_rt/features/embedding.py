@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from ..base.abort import call_in_loop
 from ..base.timers import Callback, QueuedTimer, Timer, TimerQueue
 from ..errors import UsageError
 from ..kernel.engine.loop_monitor import LoopMonitor
@@ -84,8 +84,7 @@ class HostLoop:
 
     def return_to_host(self, callback: Callback) -> None:
         """Run `callback` on the host's loop, unless that is closed."""
-        with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(callback)
+        call_in_loop(self.loop, callback)
 
     def can_step(self) -> bool:
         """Return whether the loop of the host runs here."""

@@ -103,7 +103,10 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
         len(rest) > 1 and not unconverted and kind is not NoneType
     ):  # each of them makes None of null
         raise UnsupportedType(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
-    attempts = [_attempt(derived) for derived in alternatives[:split]]
+    attempts = [
+        derived.convert or finite_converter({exact(v): v for v in derived.values or ()})
+        for derived in alternatives[:split]
+    ]
     _refuse_overlaps([derived for derived in alternatives[:split] if derived.values is not None])
     last = None if unconverted else rest[0].convert
 
@@ -123,10 +126,6 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
 def _is_selective(derived: TypeSchema) -> bool:
     """Return whether it refuses values of the JSON type it takes: an enumeration, a date."""
     return derived.values is not None or (derived.convert is not None and derived.accepts == {str})
-
-
-def _attempt(derived: TypeSchema) -> Converter:
-    return derived.convert or finite_converter({exact(v): v for v in derived.values or ()})
 
 
 def _refuse_overlaps(alternatives: Sequence[TypeSchema]) -> None:
