@@ -164,18 +164,12 @@ def check_delete(head: RequestHead) -> HttpRefusal | None:
 def check_session_headers(head: RequestHead) -> HttpRefusal | None:
     """Return why a request of the handshake mode belongs to no session (HEAD-06, HEAD-07).
 
-    Not for `initialize`, which has no session yet.
+    Not for `initialize`, which has no session yet, nor for a revision of the stateless mode, which
+    is refused or taken before (HEAD-08, HEAD-09).
     """
     version = head.protocol_version
     if version is not None and version not in REVISIONS:
         return _unsupported(version)
-    if version is not None and version not in HANDSHAKE_REVISIONS:
-        return HttpRefusal(
-            400,
-            "Unsupported MCP-Protocol-Version: in a session it is one of "
-            + ", ".join(HANDSHAKE_REVISIONS),
-            reason="unsupported_protocol_version",
-        )
     if not head.session_id:
         return HttpRefusal(
             400,
