@@ -10,19 +10,14 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.targets import HttpServer
 from foundation_rt.client.transports.http_headers import (
-    can_resume,
     common_headers,
     describe,
-    is_session_id,
-    message_headers,
     read_retry_after,
     same_origin,
 )
-from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
 from tests.lab.peers.client_vectors import cases
-from tests.lab.peers.scripted_http import STATELESS
 
 SECRET = "hunter2hunter2"
 
@@ -120,27 +115,6 @@ def test_an_origin_is_scheme_host_and_port(vector: dict[str, Any]) -> None:
 # -- what a message's head says
 
 
-def said(message: ClientMessage, session_id: str | None = None) -> dict[bytes, bytes]:
-    pairs = message_headers(message, session_id)
-    assert len(dict(pairs)) == len(pairs)
-    return dict(pairs)
-
-
-@pytest.mark.rule("CHTTP-08", "CHTTP-09")
-def test_stateless_message_has_mcp_headers() -> None:
-    message = ClientMessage(
-        b"{}", "1", "tools/call", "caf\xe9", {"Region": "", "A": " b"}, STATELESS
-    )
-    found = said(message, "not sent")
-    assert found[b"mcp-protocol-version"] == STATELESS.name.encode()
-    assert found[b"mcp-method"] == b"tools/call"
-    assert found[b"mcp-name"] == b"=?base64?Y2Fmw6k=?="
-    assert found[b"mcp-param-Region"] == b""
-    assert found[b"mcp-param-A"] == b"=?base64?IGI=?="
-    assert b"mcp-session-id" not in found
-    assert b"mcp-name" not in said(ClientMessage(b"{}", "1", "tools/list", revision=STATELESS))
-
-
 @pytest.mark.rule("CHTTP-09")
 @pytest.mark.parametrize("vector", cases("http-headers", "header"))
 def test_values_that_no_header_holds_are_base64(vector: dict[str, Any]) -> None:
@@ -155,34 +129,6 @@ def test_encoded_header_is_valid_and_decoded_by_the_server(text: str) -> None:
     assert value.isascii()
     assert value.isprintable()
     assert value == value.strip()
-
-
-@pytest.mark.rule("CHTTP-24")
-@pytest.mark.parametrize(
-    ("last_id", "can"),
-    [
-        (None, False),
-        (b"7", True),
-        (b"a b", True),
-        ("é".encode(), True),
-        (b" a", False),
-        (b"a\x01", False),
-        (b"a ", False),
-        (b"\t", False),
-    ],
-)
-def test_only_an_id_that_a_header_holds_can_be_resumed_from(
-    last_id: bytes | None, can: bool
-) -> None:
-    assert can_resume(last_id) is can
-
-
-@pytest.mark.rule("CHTTP-06")
-@pytest.mark.parametrize(
-    ("text", "is_one"), [("a-1~!", True), ("", False), ("a b", False), ("\xe9", False)]
-)
-def test_the_id_of_a_session_is_visible_ascii(text: str, is_one: bool) -> None:
-    assert is_session_id(text) is is_one
 
 
 # -- what a response's head means

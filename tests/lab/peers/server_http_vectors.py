@@ -20,6 +20,9 @@ from tests.lab.servers.asgi import META, REVISION, Visit, open_session, visit
 
 STOP_SECONDS = 10.0
 
+DEFAULTS = {"method": "POST", "path": "/mcp", "scheme": "http"}
+"""Of a request that does not say so."""
+
 
 @define
 class ServerHttpVector:
@@ -105,7 +108,8 @@ def _send(app: Any, line: dict[str, Any]) -> Visit:
         body = orjson.dumps(line["json"])
     data = body if isinstance(body, bytes) else octets(body)
     headers |= line.get("headers", {})
-    return visit(app, line.get("method", "POST"), line.get("path", "/mcp"), headers, data)
+    method, path, scheme = (line.get(*each) for each in DEFAULTS.items())
+    return visit(app, method, path, headers, data, scheme=scheme)
 
 
 def _named(found: Any, expected: Any) -> Any:

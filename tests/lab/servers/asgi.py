@@ -131,6 +131,7 @@ def visit(
     extensions: bool = True,
     root_path: str = "",
     query: str = "",
+    scheme: str = "http",
 ) -> Visit:
     """Send a request; `body` None: it is brought later. A header may stand there several times."""
     found = Visit()
@@ -140,7 +141,7 @@ def visit(
         "type": "http",
         "http_version": "1.1",
         "method": method,
-        "scheme": "http",
+        "scheme": scheme,
         "path": path,
         "root_path": root_path,
         "query_string": query.encode(),
