@@ -19,7 +19,7 @@ _HOMES = homes_of(
         "agents.messages": "AgentContext AgentMessage",
         "base.abort": "AbortSignal",
         "base.app_format": "AppCsp ToolUi",
-        "base.tool_shapes": "Transform",
+        "base.transforms": "Transform",
         "errors": "AbortError ConfigError ErrorCode JsonRpcErrorCode RegistrationError ToolError "
         "UsageError",
         "features.context": "ToolContext",
@@ -27,7 +27,7 @@ _HOMES = homes_of(
         "features.instruments": "Counter Gauge Histogram",
         "features.observers": "CompletedCall",
         "features.own_features": "Feature",
-        "features.proxy.forwarder": "ForwardTarget ForwardedError ForwardedRequest "
+        "features.forwarding.forwarder": "ForwardTarget ForwardedError ForwardedRequest "
         "RequestForwarder",
         "features.server_requests.elicitation": "Elicit ElicitResult ElicitUrl",
         "features.server_requests.errors": "AnswerTimeoutError ClientCapabilityError "

@@ -15,7 +15,7 @@ from .agents.messages import AgentMessage as AgentMessage
 from .base.abort import AbortSignal as AbortSignal
 from .base.app_format import AppCsp as AppCsp
 from .base.app_format import ToolUi as ToolUi
-from .base.tool_shapes import Transform as Transform
+from .base.transforms import Transform as Transform
 from .errors import AbortError as AbortError
 from .errors import ConfigError as ConfigError
 from .errors import ErrorCode as ErrorCode
@@ -27,6 +27,10 @@ from .features.completions.registry import Completion as Completion
 from .features.completions.registry import CompletionRequest as CompletionRequest
 from .features.composition import ServerOptions as ServerOptions
 from .features.context import ToolContext as ToolContext
+from .features.forwarding.forwarder import ForwardedError as ForwardedError
+from .features.forwarding.forwarder import ForwardedRequest as ForwardedRequest
+from .features.forwarding.forwarder import ForwardTarget as ForwardTarget
+from .features.forwarding.forwarder import RequestForwarder as RequestForwarder
 from .features.instruments import Counter as Counter
 from .features.instruments import Gauge as Gauge
 from .features.instruments import Histogram as Histogram
@@ -36,10 +40,6 @@ from .features.prompts.registry import PromptArgument as PromptArgument
 from .features.prompts.registry import PromptDefinition as PromptDefinition
 from .features.prompts.results import PromptMessage as PromptMessage
 from .features.prompts.results import PromptResult as PromptResult
-from .features.proxy.forwarder import ForwardedError as ForwardedError
-from .features.proxy.forwarder import ForwardedRequest as ForwardedRequest
-from .features.proxy.forwarder import ForwardTarget as ForwardTarget
-from .features.proxy.forwarder import RequestForwarder as RequestForwarder
 from .features.resources.registry import ResourceDefinition as ResourceDefinition
 from .features.resources.registry import (
     ResourceTemplateDefinition as ResourceTemplateDefinition,

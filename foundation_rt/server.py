@@ -21,7 +21,7 @@ from .features.composition import ServerOptions, ServerRuntime, compose
 from .features.context import ToolContext
 from .features.health import HEALTH, checked_report, health_report
 from .features.registries import Features
-from .features.subscriptions.subscribing import publisher_of
+from .features.subscriptions.feature import publisher_of
 from .features.tool_settings import tool_settings
 from .kernel.engine.connection import Connection, Send
 from .kernel.registry.tool_definition import ToolDefinition
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from .base.config.settings import ServerConfig
     from .base.config.types import Settings
     from .base.jsonschema.compilation import ValidationResult
-    from .base.tool_shapes import Transform
+    from .base.transforms import Transform
     from .features.custom_methods import CustomMethod
+    from .features.forwarding.forwarder import ForwardedRequest, RequestForwarder
     from .features.http_pages import HttpMiddleware, HttpPage
     from .features.instruments import Instruments
     from .features.lifespan import Lifetime
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     )
     from .features.own_features import Feature
     from .features.prompts.registry import PromptDefinition
-    from .features.proxy.forwarder import ForwardedRequest, RequestForwarder
     from .features.readiness import ReadinessChecks
     from .features.resources.registry import ResourceDefinition, ResourceTemplateDefinition
     from .features.session_callbacks import SessionCallback
@@ -169,7 +169,7 @@ class Server:
         self._mounted_in: tuple[Server, Mount] | None = None
         self._switches: Switches | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
-        self._registry.on_version = lazy(f"{__package__}.features.versions", "keep_versions")
+        self._registry.on_version = lazy(f"{__package__}.features.tool_versions", "keep_versions")
         self._add_health()
         if self._options.agent_coordinator is not None:
             self._add_agent_tools(self._options.agent_coordinator)
@@ -431,7 +431,7 @@ class Server:
             UsageError: the prefix or the other server cannot be used, or this server has been
                 started already.
         """
-        from .base.tool_shapes import Transform
+        from .base.transforms import Transform
         from .features.mounting import Mount, check_prefix
 
         self._refuse_when_started("mount another one", if_mounted=False)
@@ -886,8 +886,8 @@ class Server:
             TypeError: `value` cannot be written as JSON.
             UsageError: the context was made by hand.
         """
-        from .features.server_requests.client_input import ClientInput
-        from .features.server_requests.input_required import seal_for
+        from .features.server_requests.feature import ClientInput
+        from .features.server_requests.stateless_calls import seal_for
 
         return seal_for(self.runtime.engine.part(ClientInput), _call_of(context), value)
 
@@ -899,8 +899,8 @@ class Server:
                 was changed (ASK-33). A forwarder lets it pass.
             UsageError: the context was made by hand.
         """
-        from .features.server_requests.client_input import ClientInput
-        from .features.server_requests.input_required import open_for
+        from .features.server_requests.feature import ClientInput
+        from .features.server_requests.stateless_calls import open_for
 
         return open_for(self.runtime.engine.part(ClientInput), _call_of(context), state)
 

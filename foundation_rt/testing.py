@@ -396,7 +396,7 @@ def _composed(
     It shares the slots, since the tool `health` reports them, and all that is registered.
     """
     from .features.composition import compose
-    from .features.subscriptions.subscribing import publisher_of
+    from .features.subscriptions.feature import publisher_of
 
     runtime = server.runtime
     clock, logging = clock or runtime.clock, runtime.config.logging

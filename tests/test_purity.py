@@ -35,8 +35,8 @@ PURE = (
     "features.server_requests.request_state",
     "http.headers",
     "http.asgi",
-    "http.authorization.pages",
-    "http.authorization.providers",
+    "http.authorization_server.pages",
+    "http.authorization_server.providers",
     "agents.ledger.types",
     "agents.ledger.encoder",
     "agents.ledger.session_manager",
@@ -55,7 +55,7 @@ PURE = (
     "agents.ledger.submissions",
     "agents.ledger.submission_taker",
     "apps.coordinator.catalogue",
-    "apps.coordinator.registry",
+    "apps.coordinator.tool_record",
     "apps.coordinator.names",
     "apps.coordinator.server_state",
     "client.handlers.elicitation",
@@ -474,6 +474,6 @@ def test_server_without_coroutines_loads_neither_asyncio_nor_unused_parts(
         assert "orjson" in loaded
         assert not (loaded - loaded_by("pass")) & EXPENSIVE
         assert f"{PACKAGE}.features.admin" not in loaded
-        assert f"{PACKAGE}.features.proxy" not in loaded
+        assert f"{PACKAGE}.features.forwarding" not in loaded
         of_tasks = {each for each in loaded if each.startswith(f"{PACKAGE}.features.tasks.")}
         assert of_tasks == {f"{PACKAGE}.features.tasks.{each}" for each in ("feature", "support")}

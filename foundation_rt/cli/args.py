@@ -232,6 +232,6 @@ def _is_number(text: str, numbers: range) -> bool:
 def _unknown(name: str, known: Collection[str]) -> CommandLineError:
     if name in known:
         return CommandLineError(f"{name} takes no value")
-    from .table import no_such
+    from .command_table import no_such
 
     return CommandLineError(no_such("option", name, known))  # without its value (CLI-23)

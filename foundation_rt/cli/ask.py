@@ -80,8 +80,8 @@ def _parts(line: CommandLine) -> HostParts:
     from ..apps.host.environment import HostEnvironment
     from ..apps.host.settings import SECTION, HostSettings
     from ..apps.host.starting import HostOptions, read_parts
-    from .demo_tools import showing_server
     from .host import chat_settings
+    from .showing_server import showing_server
 
     settings = chat_settings(line)
     options = HostOptions(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 from .args import FILES, FOLDERS, Argument, CliCommand, CommandLine, CommandLineError
+from .command_table import MODULES, did_you_mean, load
 from .help import HELP_SUMMARY, declare
 from .render import write_output
-from .table import MODULES, did_you_mean, load
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -58,7 +58,7 @@ def _load(line: CommandLine) -> Server:
 
     if line.positional:
         return load_program(line)
-    from .demo_tools import showing_server
+    from .showing_server import showing_server
 
     return configured(showing_server(), line)
 

@@ -84,7 +84,7 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
     if "--demo" in line.options:
         if line.positional:
             raise CommandLineError("--demo goes without a FILE or TARGET")
-        from .demo_tools import showing_server
+        from .showing_server import showing_server
 
         return single_source("demo", showing_server()), False
     if not line.positional:
@@ -100,7 +100,7 @@ def _source_of(line: CommandLine) -> tuple[Source, bool]:
     target: Any = named_target(line, text)
     is_app = isinstance(target, AppTarget)
     if is_app:
-        from .apps import load_app
+        from .server_loading import load_app
 
         target = load_app(target.source, line.program or ())
     elif isinstance(target, HttpServer):

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from .args import CliCommand, Words
+from .command_table import GROUPS, load
 from .serve import APP
-from .table import GROUPS, load
 from .targets import TARGET
 
 HELP_SUMMARY = "show this, or the help of a command"

@@ -114,7 +114,7 @@ def _read(line: CommandLine) -> HostParts:
     from ..apps.host.settings import SECTION as HOST_SECTION
     from ..apps.host.settings import HostSettings
     from ..apps.host.starting import HostOptions, read_parts
-    from .demo_tools import showing_server
+    from .showing_server import showing_server
 
     options = HostOptions(
         overrides=_overrides(line), config=line.option("--config"), model=line.option("--model")

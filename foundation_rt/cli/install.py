@@ -16,13 +16,13 @@ from attrs import evolve, frozen
 from ..client.safe_text import printable_text
 from ..client.targets import HttpServer, StdioServer, is_url, path_of_program
 from ..errors import UsageError
-from .apps import load_app
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .client_entries import ClientFile, DesktopClient, desktop_clients
 from .person import TRUST, confirm
 from .render import Output, Table, write_output
 from .run import clean_name
 from .serve import CONFIG, TRACEBACK, configured
+from .server_loading import load_app
 from .targets import HEADER, TARGET, AppTarget, named_target, read_headers, read_variables
 
 _REFUSED_EXIT = 1

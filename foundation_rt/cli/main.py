@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .args import CliCommand, CommandLineError
-from .table import MODULES, load
+from .command_table import MODULES, load
 
 if TYPE_CHECKING:
     from .render import Output
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return _output().write(f"foundation-rt {__version__}\n".encode())
     if name not in MODULES:
-        from .table import no_such
+        from .command_table import no_such
 
         return _refuse(no_such("command", name, (*MODULES, "help")), "", _output())
     own = rest[: rest.index("--")] if "--" in rest else rest
@@ -72,7 +72,7 @@ def _require_name(outer: CliCommand, own: list[str]) -> None:
     """Raise `CommandLineError` where a command within this one has to be named, and is not."""
     names = [each.name.split()[1] for each in outer.within]
     if names and own and not own[0].startswith("-") and not outer.arguments:
-        from .table import no_such
+        from .command_table import no_such
 
         raise CommandLineError(no_such("command", own[0], names))
     if outer.run is None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..base.files import replacing
 from ..client.safe_text import printable_text
 from ..errors import UsageError
-from .apps import load_app, split_app
 from .args import FILES, FOLDERS, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .bundles.archive import write_archive
 from .bundles.contents import read_files, refuse_absent_modules
@@ -20,6 +19,7 @@ from .bundles.variables import variables_of
 from .render import pretty_json, write_output
 from .run import clean_name
 from .serve import TRACEBACK
+from .server_loading import load_app, split_app
 
 if TYPE_CHECKING:
     from ..server import Server

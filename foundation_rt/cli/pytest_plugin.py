@@ -52,7 +52,7 @@ def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if not isinstance(app, str):
         server: Server = app
         return server
-    from .apps import load_app, split_app
+    from .server_loading import load_app, split_app
 
     folder = request.config.rootpath if mark is None else request.path.parent
     monkeypatch.setattr(sys, "argv", sys.argv)  # loading an application changes it

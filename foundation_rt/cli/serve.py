@@ -219,7 +219,7 @@ def load_program(line: CommandLine) -> Server:
         line.refuse_program()
         server = demo_server()
     else:
-        from .apps import load_app
+        from .server_loading import load_app
 
         server = load_app(line.positional[0], line.program or ())
     return configured(server, line)

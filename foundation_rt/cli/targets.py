@@ -25,10 +25,10 @@ from ..client.resilience.retries import RetryPolicy
 from ..client.targets import HttpServer, StdioServer, is_url, path_of_program, server_of
 from ..errors import UsageError
 from ..protocol.revisions import REVISIONS
-from .apps import refuse_folder
 from .args import FILES, Argument, CommandLine, CommandLineError, Option
 from .person import TRUST, settle
 from .serve import CONFIG, TRACEBACK, load_program
+from .server_loading import refuse_folder
 
 if TYPE_CHECKING:
     from ..server import Server

@@ -15,8 +15,8 @@ from ..protocol.jsonrpc import Batch
 from .list_changes import ListChanges
 from .policies import Policies
 from .registries import Features
-from .server_requests.client_input import ClientInput
-from .subscriptions.subscribing import Subscribing
+from .server_requests.feature import ClientInput
+from .subscriptions.feature import Subscribing
 from .tasks.feature import Tasks
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def built_in(runtime: Runtime, options: ServerOptions) -> list[RuntimeFeature]:
         features.append(SessionEnds(options.session_end_callbacks, logger))
         features.append(RootsChanges(options.roots_callbacks, logger))
     if options.forwarder is not None:
-        from .proxy.forwarding import Forwarding
+        from .forwarding.feature import Forwarding
 
         features.append(Forwarding(options.forwarder, logger))
     if config.server.session_state_store != "memory":

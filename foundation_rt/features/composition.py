@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .audit import AuditLog
     from .custom_methods import CustomMethod
     from .embedding import Embedding
+    from .forwarding.forwarder import RequestForwarder
     from .http_pages import HttpMiddleware, HttpPage, MountedApp
     from .instruments import Instruments
     from .lifespan import Lifespan
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from .observers import CallObserver
     from .otel_metrics import OtelMetrics
     from .own_features import Feature
-    from .proxy.forwarder import RequestForwarder
     from .readiness import ReadinessChecks
     from .registries import Features
     from .session_callbacks import SessionCallback

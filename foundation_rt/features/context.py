@@ -484,7 +484,7 @@ class ToolContext(Generic[State]):
     def _requester(self) -> ServerRequester:
         found = self._server_requester
         if found is None:
-            from .server_requests.input_required import requester_of
+            from .server_requests.stateless_calls import requester_of
 
             found = requester_of(*self._require_call(), self.abort_signal)
             self._server_requester = found

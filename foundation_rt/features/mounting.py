@@ -27,7 +27,7 @@ from .resources.uri_template import parse_template
 from .transforms import shaped
 
 if TYPE_CHECKING:
-    from ..base.tool_shapes import Transform
+    from ..base.transforms import Transform
     from ..kernel.registry.catalog import Predicate
     from ..kernel.registry.tools import Handler, RegisteredTool, ToolRegistry
     from ..protocol.content import ResourceContents

@@ -1,6 +1,6 @@
 """Tokens of the identity provider for handlers, where the server is its own authorization server.
 
-Whoever has them says how they are found (`http/authorization/`); nothing else knows of them.
+Whoever has them says how they are found (`http/authorization_server/`); nothing else knows of them.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def tool_settings(
     parts: list[ToolPart]
     parts = [] if task is None else [TaskSupport(task == "required", task_after_ms)]
     if deprecated is not None:
-        from .versions import read_deprecated
+        from .tool_versions import read_deprecated
 
         parts.append(read_deprecated(definition, deprecated))
     return {

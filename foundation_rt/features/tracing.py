@@ -20,8 +20,8 @@ from ..kernel.invocation import Phase
 from ..protocol.content import ToolResult
 from ..protocol.methods import TOOLS_CALL, facts
 from ..version import __version__
+from .forwarding.forwarder import ForwardedError, ForwardedRequest
 from .handler_calls import json_rpc_code
-from .proxy.forwarder import ForwardedError, ForwardedRequest
 from .server_requests.round_trips import InputRequired
 
 try:

@@ -11,7 +11,7 @@ from ..errors import RegistrationError
 from ..kernel.registry.tools import ExecutionMode, Handler, RegisteredTool, compile_tool
 
 if TYPE_CHECKING:
-    from ..base.tool_shapes import ToolShape, Transform
+    from ..base.transforms import ToolShape, Transform
     from .context import ToolContext
 
 

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from ..base.lazy_names import lazy
 from ..errors import JsonRpcErrorCode, UsageError, describe_exception
-from ..features.subscriptions.subscribing import publisher_of
+from ..features.subscriptions.feature import publisher_of
 from ..features.tasks.feature import Tasks
 from ..kernel.engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ..protocol.jsonrpc import encode
@@ -106,7 +106,7 @@ class LoginService(Protocol):
 
 
 _make_login_service: Callable[[ServerRuntime, str], LoginService] = lazy(
-    f"{__package__}.authorization.server", "AuthorizationServer"
+    f"{__package__}.authorization_server.server", "AuthorizationServer"
 )
 """It stands on the client's HTTP, so it is known by name alone."""
 

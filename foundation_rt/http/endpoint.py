@@ -18,7 +18,7 @@ from ..errors import JsonRpcErrorCode
 from ..features.batches import requests_of
 from ..features.policies import scopes_for
 from ..features.scopes import scopes_of
-from ..features.versions import meant_tool
+from ..features.tool_versions import meant_tool
 from ..protocol.jsonrpc import (
     ABSENT,
     Batch,

@@ -90,8 +90,8 @@ class Dispatcher:
         self.parts: dict[type, Any] = {}
         self.methods: dict[str, Method] = {**METHODS}
         self.messages: dict[type, Decision] = {
-            Malformed: lazy(f"{__package__}.methods.malformed", "malformed"),
-            LineTooLong: lazy(f"{__package__}.methods.malformed", "line_too_long"),
+            Malformed: lazy(f"{__package__}.malformed_replies", "malformed"),
+            LineTooLong: lazy(f"{__package__}.malformed_replies", "line_too_long"),
         }
         self.notifications: dict[str, Decision] = {**NOTIFICATIONS}
 

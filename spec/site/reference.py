@@ -23,14 +23,14 @@ GROUPS = {
     ),
     "Handlers": ("features.context", "features.session_log", "base.abort", "features.signatures"),
     "Definitions and results": (
-        *("kernel.registry", "protocol", "base.app_format", "base.tool_shapes"),
+        *("kernel.registry", "protocol", "base.app_format", "base.transforms"),
         *("features.prompts", "features.resources", "features.completions"),
     ),
     "Asking the client": ("features.server_requests",),
     "Errors": ("errors",),
     "Agents": ("agents",),
     "Metrics": ("features.observers", "features.instruments"),
-    "Embedding and forwarding": ("kernel", "features.proxy"),
+    "Embedding and forwarding": ("kernel", "features.forwarding"),
 }
 """The headings for the names of the package, each with the modules that define them."""
 

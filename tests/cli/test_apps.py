@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt import Server, UsageError
-from foundation_rt.cli.apps import AppError, load_app
+from foundation_rt.cli.server_loading import AppError, load_app
 from foundation_rt.cli.targets import find_target
 
 ONE = "from foundation_rt import Server\nserver = Server('one')\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.cli.args import FILES, FOLDERS, CliCommand
+from foundation_rt.cli.command_table import MODULES, load
 from foundation_rt.cli.help import help_text
 from foundation_rt.cli.main import main
-from foundation_rt.cli.table import MODULES, load
 from tests.lab.programs.terminal import Terminal
 from tests.lab.servers.process import PATIENCE
 
@@ -226,7 +226,7 @@ def test_serving_imports_nothing_of_help_and_completion() -> None:
             "shtab",
             "foundation_rt.cli.help",
             "foundation_rt.cli.completion",
-            "foundation_rt.cli.table",
+            "foundation_rt.cli.command_table",
         )
     )
 

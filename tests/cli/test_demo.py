@@ -8,7 +8,7 @@ import pytest
 
 from foundation_rt import ErrorCode, ToolError
 from foundation_rt.cli.demo import demo_server
-from foundation_rt.cli.demo_tools import showing_server
+from foundation_rt.cli.showing_server import showing_server
 from foundation_rt.testing import SequentialIds, TestClient
 
 

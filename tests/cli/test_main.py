@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from foundation_rt import Server, __version__
+from foundation_rt.cli.command_table import load
 from foundation_rt.cli.help import guide_text
 from foundation_rt.cli.main import main
-from foundation_rt.cli.table import load
 from foundation_rt.http.cluster.worker_processes import WorkerPlace
 from tests.lab.servers.process import PATIENCE, environment, run, serve
 

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.cli.command_table import MODULES, load
 from foundation_rt.cli.main import main
-from foundation_rt.cli.table import MODULES, load
 from tests.lab.servers import fork_server
 from tests.lab.servers.http_server import serve_http
 from tests.lab.servers.process import PATIENCE, command, environment, run
@@ -659,11 +659,11 @@ def test_serve_does_not_import_the_client_commands(folder: Path) -> None:
     loaded = set(orjson.loads(done.stdout))
     commands = {name for name in loaded if name.startswith("foundation_rt.cli.")}
     assert commands == {
-        "foundation_rt.cli.apps",
+        "foundation_rt.cli.server_loading",
         "foundation_rt.cli.main",
         "foundation_rt.cli.args",
         "foundation_rt.cli.serve",
-        "foundation_rt.cli.table",
+        "foundation_rt.cli.command_table",
     }
     assert "argparse" not in loaded
     assert not {name for name in loaded if name.startswith(("foundation_rt.client", "rich"))}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.apps.coordinator.registry import ToolMetrics
+from foundation_rt.apps.coordinator.tool_record import ToolMetrics
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.base.principal_shares import LimitReached
-from foundation_rt.features.subscriptions.subscribers import (
+from foundation_rt.features.subscriptions.subscriptions import (
     MAX_TOPICS,
     Publish,
     Subscriptions,

@@ -6,9 +6,9 @@ import gc
 
 import pytest
 
+from foundation_rt.features.subscriptions.feature import publisher_of as publisher_of_engine
 from foundation_rt.features.subscriptions.publisher import Publisher
-from foundation_rt.features.subscriptions.subscribers import Publish
-from foundation_rt.features.subscriptions.subscribing import publisher_of as publisher_of_engine
+from foundation_rt.features.subscriptions.subscriptions import Publish
 from tests.lab.clock.fake_scheduler import FakeScheduler
 from tests.lab.servers.fixture import LIST_CHANGED, ServerFixture, ServerPeer
 

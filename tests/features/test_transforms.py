@@ -24,7 +24,7 @@ from foundation_rt import (
     ToolError,
     Transform,
 )
-from foundation_rt.apps.gateway.shaped_tools import ShapedTools
+from foundation_rt.apps.gateway.transforms import ShapedTools
 from foundation_rt.errors import ErrorCode
 from foundation_rt.testing import TestClient
 

@@ -23,7 +23,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
         "base.app_format",
         "base.files",
         "base.skill_format",
-        "base.tool_shapes",
+        "base.transforms",
         "base.tool_versions",
         "protocol.methods",
         "protocol.peer",

@@ -17,7 +17,7 @@ from attrs import define, field
 from mcp_types import methods
 
 from foundation_rt import Text
-from foundation_rt.cli.apps import load_app
+from foundation_rt.cli.server_loading import load_app
 from foundation_rt.client import Client, SampleResult, connect
 from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.transport import ClientMessage, Receiver

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt import Text
-from foundation_rt.cli.apps import load_app
+from foundation_rt.cli.server_loading import load_app
 from foundation_rt.client import StdioServer, ToolCallError, blocking, connect
 from tests.interop import our_client, servers, tour
 from tests.lab.servers.http_server import serve_http

@@ -17,7 +17,7 @@ from foundation_rt.base.config.feature_sections import TasksSection
 from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.base.config.settings import ResourcesSection, ServerConfig
 from foundation_rt.features.composition import ServerOptions
-from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.server_requests.feature import ClientInput
 from foundation_rt.features.subscriptions.methods import subscriptions_of
 from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication

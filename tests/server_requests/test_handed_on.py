@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from foundation_rt import ClientCapabilityError, ClientErrorResponse, ToolContext, UsageError
 from foundation_rt.base.config.http_sections import HttpSection
 from foundation_rt.base.config.settings import ServerConfig
-from foundation_rt.features.server_requests.client_input import ClientInput
 from foundation_rt.features.server_requests.errors import InvalidClientResult
+from foundation_rt.features.server_requests.feature import ClientInput
 from foundation_rt.features.server_requests.forms import Forms
 from foundation_rt.features.server_requests.handed_on import HandedOn
 from foundation_rt.features.server_requests.open_requests import open_requests

@@ -27,7 +27,7 @@ from foundation_rt import (
 )
 from foundation_rt.base.config.settings import ServerConfig, ServerSection, ToolsSection
 from foundation_rt.base.principal_shares import Limit, Quota
-from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.server_requests.feature import ClientInput
 from foundation_rt.features.server_requests.open_requests import SessionRequests, open_requests
 from foundation_rt.features.server_requests.requests import PreparedRequest
 from tests.lab.peers.answering_client import AnsweringClient, accepted, value_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.cli.apps import split_app
+from foundation_rt.cli.server_loading import split_app
 from foundation_rt.cli.targets import TargetError, app_file, find_target
 from foundation_rt.client import StdioServer
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .names import outside_name as outside_name
     from .options import CircuitOptions as CircuitOptions
     from .options import CoordinatorOptions as CoordinatorOptions
-    from .registry import ToolRegistryEntry as ToolRegistryEntry
     from .requests import CoordinatorError as CoordinatorError
     from .requests import ExecutionContext as ExecutionContext
     from .requests import Priority as Priority
@@ -42,13 +41,14 @@ if TYPE_CHECKING:
     from .servers import plans_of_file as plans_of_file
     from .servers import shared_logins as shared_logins
     from .servers import with_logins as with_logins
+    from .tool_record import ToolRegistryEntry as ToolRegistryEntry
 
 _HOMES = homes_of(
     {
         "coordinator": "Coordinator",
         "names": "close_names outside_name",
         "options": "CircuitOptions CoordinatorOptions",
-        "registry": "ToolRegistryEntry",
+        "tool_record": "ToolRegistryEntry",
         "requests": "CoordinatorError ExecutionContext Priority RetryOptions ToolCallFailure "
         "ToolCallRequest ToolCallResponse ToolCircuitOpenError ToolExecutionError "
         "ToolExecutionOptions ToolNotFoundError ToolValidationError failure_of",

@@ -20,7 +20,6 @@ from .connection_pool import ConnectionKey, PooledConnection
 from .guarded_request import CircuitRefusal, GuardedRequest
 from .names import UnknownName, inside_name
 from .options import CoordinatorOptions, CoordinatorSettings
-from .registry import ToolRegistryEntry
 from .requests import (
     INTERNAL_ERROR,
     ONE_RETRY,
@@ -45,6 +44,7 @@ from .server_group import ServerGroup, ServerStatus
 from .server_state import ServerState
 from .servers import PlanSource, plans_of, plans_of_file
 from .supervisor import ServerSupervisor
+from .tool_record import ToolRegistryEntry
 
 if TYPE_CHECKING:
     from ...client import ValidationIssue

@@ -26,9 +26,9 @@ from ...client import (
     is_failure,
 )
 from .connection_pool import ConnectionKey, PooledConnection
-from .registry import ToolRecord
 from .requests import Priority, RetryOptions
 from .supervisor import ServerSupervisor
+from .tool_record import ToolRecord
 
 if TYPE_CHECKING:
     from ...client import Client

@@ -19,10 +19,10 @@ from .call_slots import StartTurns
 from .catalogue import KINDS, Catalogue
 from .names import ToolNames, UnknownName, id_in, inside_name
 from .options import CoordinatorSettings
-from .registry import ToolRecord, ToolRegistryEntry
 from .server_state import ServerState
 from .servers import Plans, ServerPlan
 from .supervisor import ServerSupervisor
+from .tool_record import ToolRecord, ToolRegistryEntry
 
 log = logging.getLogger("foundation_rt.coordinator")
 

@@ -25,7 +25,7 @@ from attrs import define
 
 from ...client import InvalidResponseError, MCPError, ServerRequestRefused
 from ...errors import JsonRpcErrorCode
-from ...features.proxy.forwarder import ForwardedError
+from ...features.forwarding.forwarder import ForwardedError
 from ...features.server_requests.errors import ClientErrorResponse, ServerRequestError
 from ...protocol.methods import (
     CLIENT_CAPABILITIES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...client import MCPError
 from ...errors import ErrorCode, ToolError
-from ...features.proxy.forwarder import ForwardedError
+from ...features.forwarding.forwarder import ForwardedError
 from ..coordinator.requests import CODES
 
 _CODES = {**CODES, "E201": ErrorCode.RESOURCE_EXHAUSTED}

@@ -26,7 +26,7 @@ from ...base.skill_format import EXTENSION as SKILLS
 from ...base.skill_format import SKILLS_GET
 from ...client import MCPError
 from ...errors import ErrorCode, JsonRpcErrorCode, ToolError
-from ...features.proxy.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
+from ...features.forwarding.forwarder import ForwardedError, ForwardedRequest, ForwardTarget
 from ...features.tool_search.definitions import CALL_TOOL, read_call
 from ...protocol.methods import (
     COMPLETION_COMPLETE,

@@ -23,8 +23,8 @@ from urllib.parse import unquote
 from attrs import define, evolve, field, frozen
 
 from ...base.app_format import SCHEME, ToolUi, moved
-from ...base.tool_shapes import ShapedArguments
 from ...base.tool_versions import SEPARATOR
+from ...base.transforms import ShapedArguments
 from ...errors import ErrorCode, ToolError
 from ...features.resources.uri_template import InvalidUri, is_traversal, parse_template
 from ..coordinator import close_names

@@ -38,11 +38,11 @@ from .failures import failure
 from .per_client_lists import PerClientLists, ServerLists
 from .routes import Definition, Routes, names_server
 from .settings import NEVER, GatewaySettings
-from .shaped_tools import ShapedTools
 from .source import client_headers, marked_plans
+from .transforms import ShapedTools
 
 if TYPE_CHECKING:
-    from ...base.tool_shapes import Transform
+    from ...base.transforms import Transform
     from ...client import ConnectOptions
     from ...features.context import ToolContext
     from ...server import Server

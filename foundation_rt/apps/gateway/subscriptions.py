@@ -20,7 +20,7 @@ from .failures import failure
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext
-    from ...features.proxy.forwarder import ForwardedRequest
+    from ...features.forwarding.forwarder import ForwardedRequest
     from ...server import Server
     from .server_routes import ServerRoutes
 

@@ -27,7 +27,7 @@ from .problems import NotYetError, ServerFileError
 from .variables import UnsetVariableError, VariableError, expand
 
 if TYPE_CHECKING:
-    from ..tool_shapes import Transform
+    from ..transforms import Transform
 
 TIMEOUT_VARIABLE = "DEFAULT_TOOL_TIMEOUT_MS"
 """Sets the time of calls where an entry does not say it (MCPJSON-04)."""
@@ -255,7 +255,7 @@ class EntryReader:
         given = self._given("tools")
         if not isinstance(given, dict):  # other programs list names there
             return None
-        from ..tool_shapes import Transform
+        from ..transforms import Transform
 
         try:
             return Transform(given)

@@ -14,9 +14,9 @@ from ...client.safe_text import printable_line
 from ...client.targets import StdioServer
 from ...errors import UsageError
 from ..args import CommandLine, CommandLineError
+from ..command_table import no_such
 from ..person import ask_value
 from ..run import clean_name
-from ..table import no_such
 from .archive import Bundle, BundleError
 from .entry import ValueRefused, Values, checked, defaults_of, server_of_bundle
 

@@ -134,7 +134,7 @@ class _ToolsOf:
         """Return a page of entries and the next cursor; raise `InvalidCursor`."""
         if self.has_apps:
             return self.tools.page(cursor, size, revision, principal)
-        from ..versions import shown_tools, written
+        from ..tool_versions import shown_tools, written
 
         shown = shown_tools(self.tools, principal)
         names, following = page_of([*shown], cursor, size)

@@ -39,7 +39,7 @@ from .security import Credentials, CredentialSource, read_schemes
 from .upstream import ApiSender, Upstream, is_same_origin, origin_of
 
 if TYPE_CHECKING:
-    from ...base.tool_shapes import Transform
+    from ...base.transforms import Transform
     from ..context import ToolContext
     from ..resources.registry import ResourceRegistry
 

@@ -7,4 +7,8 @@ A request (`elicitation`, `sampling`, `roots`) is a value; `requests` has what a
 * `round_trips`: the call ends with the requests that have no answer yet. The client calls again
   with the answers, and the handler runs again (stateless mode). What was answered before is
   kept in a state that the client carries, and that `request_state` protects against tampering.
+
+`forms` makes the schema of a form, `answers` reads what comes back, `handed_on` passes the requests
+of another server on. `feature` joins all this to the protocol, with `stateless_calls` for what a
+call of the stateless mode brings and ends with; `errors` has what a handler may get.
 """

@@ -21,7 +21,7 @@ from ...kernel.session import Session, SessionPart
 from ...protocol.jsonrpc import encode
 from ...protocol.methods import NOTIFICATIONS_CANCELLED
 from ..subscriptions.methods import subscriptions_of
-from ..subscriptions.subscribers import MAX_ELICITATION_ID_LENGTH
+from ..subscriptions.subscriptions import MAX_ELICITATION_ID_LENGTH
 from .errors import AnswerTimeoutError, ClientErrorResponse, ServerRequestError
 
 if TYPE_CHECKING:

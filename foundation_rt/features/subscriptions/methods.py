@@ -13,14 +13,14 @@ from ...protocol.methods import NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ..resources.feature import Resources
 from ..resources.methods import read_uri, require_resources, resource_not_found
-from .subscribers import (
+from .feature import Subscribing
+from .subscriptions import (
     MAX_LISTENING,
     MAX_SUBSCRIPTION_ID_LENGTH,
     MAX_TOPICS,
     Subscriptions,
     subscribers_of,
 )
-from .subscribing import Subscribing
 
 if TYPE_CHECKING:
     from ...kernel.dispatcher import Dispatcher
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request, RequestId
     from ...protocol.peer import Peer
-    from .subscribers import Topic
+    from .subscriptions import Topic
 
 
 def subscriptions_of(dispatcher: Dispatcher) -> Subscriptions:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ...protocol.principal import Principal
     from ..list_changes import ListChanges, SeenBy
-    from .subscribers import Publish, Subscriptions
+    from .subscriptions import Publish, Subscriptions
 
 
 KINDS = ("list", "resource", "elicitation")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.lazy_names import lazy
 from ...kernel.feature import RuntimeFeature
 from ...protocol.methods import NOTIFICATIONS_TASKS, TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
-from ..subscriptions.subscribing import Subscribing
+from ..subscriptions.feature import Subscribing
 from .support import EXTENSION, TaskSupport, can_have_tasks, require_extension
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...kernel.effects import Effect, FeatureCallback
     from ...kernel.invocation import Invocation
     from ...protocol.principal import Principal
-    from ..server_requests.client_input import ClientInput
+    from ..server_requests.feature import ClientInput
     from ..server_requests.requester import RequestStrategy
     from ..server_requests.round_trips import MultiRoundTrip
     from .manager import TaskManager

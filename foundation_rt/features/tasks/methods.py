@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..subscriptions.subscribers import Topic
+    from ..subscriptions.subscriptions import Topic
     from .manager import TaskManager
     from .record import TaskRecord
 

@@ -22,7 +22,7 @@ from ...kernel.feature import RuntimeFeature
 from ...kernel.methods.lists import answer_list
 from ...kernel.registry.tools import ToolPart
 from ...protocol.methods import TOOLS_CALL, TOOLS_LIST
-from ..versions import is_shown_to_models, meant_tool, shown_tools, written
+from ..tool_versions import is_shown_to_models, meant_tool, shown_tools, written
 from .definitions import (
     CALL_TOOL,
     DEFAULT_RESULTS,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ...protocol.revisions import Revision
     from ..context import ToolContext
-    from ..proxy.forwarder import RequestForwarder
+    from ..forwarding.forwarder import RequestForwarder
 
 
 class _OfSearch(ToolPart):

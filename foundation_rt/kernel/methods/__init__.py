@@ -1,4 +1,4 @@
-"""The methods of MCP: a table, and a module for each noun of the protocol.
+"""The methods that every server has, by name; those of features are in their rows.
 
 A method is a function of the dispatcher, the session, the peer and the request. It returns the
 effects that answer the request, or raises `JsonRpcError` or `ToolError` to refuse it. The peer's

@@ -1,1 +1,1 @@
-"""The catalogs of a server: tools, resources, prompts, completions."""
+"""The catalog of tools, and what the catalogs of features are made of."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.base.cursors import read_cursor
-from foundation_rt.features.proxy.lists import ForwardedLists, merged_page
+from foundation_rt.features.forwarding.lists import ForwardedLists, merged_page
 from foundation_rt.kernel.registry.tools import ToolDefinition, ToolRegistry
 from foundation_rt.protocol.revisions import REVISIONS
 

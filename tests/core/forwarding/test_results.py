@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import Audio, Image, ResourceLink, Text, ToolAnnotations, ToolDefinition
+from foundation_rt.features.forwarding.results import adapt_entry, adapt_result
 from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition
-from foundation_rt.features.proxy.results import adapt_entry, adapt_result
 from foundation_rt.features.resources.registry import ResourceDefinition
 from foundation_rt.protocol.content import Annotations, BlobContents, EmbeddedResource, Icon
 from foundation_rt.protocol.revisions import REVISIONS

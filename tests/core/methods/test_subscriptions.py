@@ -12,7 +12,7 @@ import pytest
 
 from foundation_rt import Server, ToolContext, ToolDefinition, UsageError
 from foundation_rt.features.subscriptions.methods import subscriptions_of
-from foundation_rt.features.subscriptions.subscribers import (
+from foundation_rt.features.subscriptions.subscriptions import (
     MAX_LISTENING,
     MAX_SUBSCRIPTION_ID_LENGTH,
     MAX_TOPICS,

@@ -31,17 +31,17 @@ from foundation_rt.client.auth.exchanges import AuthExchanges
 from foundation_rt.client.auth.grants import challenge_of
 from foundation_rt.errors import UsageError
 from foundation_rt.http.app import HttpApplication
-from foundation_rt.http.authorization import clients
-from foundation_rt.http.authorization.clients import (
+from foundation_rt.http.authorization_server import clients
+from foundation_rt.http.authorization_server.clients import (
     ClientError,
     Clients,
     is_allowed,
     public_network,
 )
-from foundation_rt.http.authorization.identity import IdentityTokens, ProviderError
-from foundation_rt.http.authorization.logins import GrantRefused, Login, Logins
-from foundation_rt.http.authorization.providers import PROVIDERS, Identity, read_person
-from foundation_rt.http.authorization.store import (
+from foundation_rt.http.authorization_server.identity import IdentityTokens, ProviderError
+from foundation_rt.http.authorization_server.logins import GrantRefused, Login, Logins
+from foundation_rt.http.authorization_server.providers import PROVIDERS, Identity, read_person
+from foundation_rt.http.authorization_server.store import (
     LoginStore,
     MemoryStore,
     StoreUnavailable,
@@ -143,7 +143,7 @@ def test_server_without_the_section_imports_nothing_of_it() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert b"foundation_rt.http.app" in printed.stdout
-    for name in (b"http.authorization", b"foundation_rt.client", b"http.seal", b"joserfc"):
+    for name in (b"http.authorization_server", b"foundation_rt.client", b"http.seal", b"joserfc"):
         assert name not in printed.stdout
 
 
@@ -744,7 +744,7 @@ async def test_ended_login_is_known_within_ten_seconds() -> None:
 
 @pytest.mark.rule("AUTHZ-30")
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foundation_rt.http.authorization import store as module
+    from foundation_rt.http.authorization_server import store as module
 
     monkeypatch.setattr(module, "MAX_LOGINS", 3)
     store = MemoryStore()
@@ -757,7 +757,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("AUTHZ-30")
 async def test_logins_outlast_codes_that_nobody_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foundation_rt.http.authorization import store as module
+    from foundation_rt.http.authorization_server import store as module
 
     monkeypatch.setattr(module, "MAX_LOGINS", 3)
     clock = ManualClock()

@@ -34,10 +34,10 @@ _WORKERS = (
     ("missing", "use", "extra"),
     [
         ("redis", "import foundation_rt.http.event_store_redis", "redis"),
-        ("redis", "import foundation_rt.http.authorization.redis_store", "redis"),
+        ("redis", "import foundation_rt.http.authorization_server.redis_store", "redis"),
         ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http-full"),
         ("cryptography", "import foundation_rt.http.seal", "http-full"),
-        ("joserfc", "import foundation_rt.http.authorization", "http-full"),
+        ("joserfc", "import foundation_rt.http.authorization_server", "http-full"),
         (
             "starlette",
             "from foundation_rt.http.asgi import with_cors; with_cors(0, ['*'])",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.base.clock import ManualClock
-from foundation_rt.features.server_requests.client_input import ClientInput
+from foundation_rt.features.server_requests.feature import ClientInput
 from foundation_rt.features.server_requests.open_requests import SentRequests, fail_requests
 from foundation_rt.http.session import ClientAbsence
 from tests.lab.clock.fake_scheduler import FakeTimer

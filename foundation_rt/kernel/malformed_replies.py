@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import JsonRpcErrorCode
-from ..replies import derive_correlation_id, error_reply
+from ..errors import JsonRpcErrorCode
+from .replies import derive_correlation_id, error_reply
 
 if TYPE_CHECKING:
-    from ...protocol.framing import LineTooLong
-    from ...protocol.jsonrpc import Malformed
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..session import Session
+    from ..protocol.framing import LineTooLong
+    from ..protocol.jsonrpc import Malformed
+    from .dispatcher import Dispatcher
+    from .effects import Effect
+    from .session import Session
 
 
 def malformed(dispatcher: Dispatcher, session: Session, message: Malformed) -> list[Effect]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...kernel.engine.executor import Engine
     from ..list_changes import ListChanges
     from .publisher import Publisher
-    from .subscribers import Subscriptions, Topic
+    from .subscriptions import Subscriptions, Topic
 
 _METHODS = f"{__package__}.methods"
 
@@ -68,7 +68,7 @@ class Subscribing(RuntimeFeature):
         with self._lock:
             if self._publisher is None:
                 from .publisher import Publisher
-                from .subscribers import Subscriptions
+                from .subscriptions import Subscriptions
 
                 subscriptions = Subscriptions(self._config, threading.RLock())
                 self._publisher = Publisher(subscriptions, self._lists)

@@ -23,9 +23,9 @@ from ...kernel.records import completion_record
 from ...kernel.replies import error_reply, invalid_params, result_reply
 from ...protocol.methods import facts
 from ...protocol.principal import identity_of
-from ..proxy.forwarder import ForwardedError, ForwardedRequest
-from .client_input import ClientInput
+from ..forwarding.forwarder import ForwardedError, ForwardedRequest
 from .errors import ClientCapabilityError, UrlElicitationRequired
+from .feature import ClientInput
 from .request_state import (
     StateRefused,
     StateScope,

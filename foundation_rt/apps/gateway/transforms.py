@@ -13,8 +13,8 @@ from typing import Any
 
 from attrs import define, field
 
-from ...base.tool_shapes import ShapedArguments, Transform
 from ...base.tool_versions import DEPRECATED_KEY, SEPARATOR, described
+from ...base.transforms import ShapedArguments, Transform
 from ...errors import RegistrationError
 from .tool_versions import listed_versions
 

@@ -20,7 +20,7 @@ from ...base.lazy_names import lazy
 from ...kernel.feature import RuntimeFeature
 from ...protocol.jsonrpc import Response
 from ...protocol.methods import facts
-from ..subscriptions.subscribing import Subscribing
+from ..subscriptions.feature import Subscribing
 
 if TYPE_CHECKING:
     from ...base.abort import AbortSignal
@@ -91,7 +91,7 @@ class ClientInput(RuntimeFeature):
         call.arguments_as_sent = dumps(call.arguments)
         if params.keys().isdisjoint(_ANSWER_MEMBERS):
             return
-        from .input_required import read_answers
+        from .stateless_calls import read_answers
 
         read_answers(self, call, params)
 
@@ -137,6 +137,6 @@ class ClientInput(RuntimeFeature):
         """
         if _ERRORS not in sys.modules:
             return None
-        from .input_required import reply_to
+        from .stateless_calls import reply_to
 
         return reply_to(self, call, error, duration_ms)

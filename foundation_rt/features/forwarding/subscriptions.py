@@ -25,7 +25,7 @@ from ..subscriptions.methods import (
     subscriptions_of,
     too_many_topics,
 )
-from ..subscriptions.subscribers import MAX_LISTENING, MAX_TOPICS, subscribers_of
+from ..subscriptions.subscriptions import MAX_LISTENING, MAX_TOPICS, subscribers_of
 from .calls import RULES, to_reply
 from .forwarder import forwarded
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ...kernel.session import Session
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
-    from ..subscriptions.subscribers import Topic
-    from .forwarding import Forwarding
+    from ..subscriptions.subscriptions import Topic
+    from .feature import Forwarding
 
 KINDS: Mapping[str, str] = {"resourceSubscriptions": "resource", "taskIds": "task"}
 """The members of a `subscriptions/listen` that name things, with the kind of their topics."""
