@@ -9,7 +9,11 @@ import pytest
 from foundation_rt.apps.host.llm.commands import read_parameters, read_value
 
 SCHEMA = {
-    "$defs": {"Level": {"enum": ["low", "high"]}, "Self": {"$ref": "#/$defs/Self"}},
+    "$defs": {
+        "Level": {"enum": ["low", "high"]},
+        "Self": {"$ref": "#/$defs/Self"},
+        "a/b": {"type": "boolean"},
+    },
     "properties": {
         "opt": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "How many."},
         "level": {"$ref": "#/$defs/Level", "description": "How high."},
@@ -24,6 +28,8 @@ SCHEMA = {
         "names": {"type": "array", "items": {"type": "string"}},
         "any": {},
         "loop": {"$ref": "#/$defs/Self"},
+        "slash": {"$ref": "#/$defs/a~1b"},
+        "anchor": {"$ref": "#a"},
         "data": {"type": "object"},
     },
     "required": ["level"],
@@ -45,6 +51,8 @@ PARAMETERS = {each.name: each for each in read_parameters(SCHEMA)}
         ("rows", "array", "", "a list, as JSON"),
         ("names", "array", "", "a list: values with commas between, or JSON"),
         ("loop", "", "", "a text"),
+        ("slash", "boolean", "", "yes or no"),
+        ("anchor", "", "", "a text"),
     ],
 )
 def test_parameters_are_read_from_the_schema(

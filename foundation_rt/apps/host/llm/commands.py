@@ -14,6 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from ....base.exact_json import loads_bounded
+from .portability import schema_at, target_of
 from .service import ModelTool
 
 MAX_PARAMETERS = 64
@@ -108,8 +109,8 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(schema, Mapping):
             return {}
         options = schema.get("anyOf") or schema.get("oneOf")
-        if isinstance(schema.get("$ref"), str) and schema["$ref"].startswith("#/"):
-            schema = _at(root, schema["$ref"])
+        if (target := target_of(schema)) is not None:
+            schema = schema_at(root, target)
         elif isinstance(options, list) and "type" not in schema and "enum" not in schema:
             real = [each for each in options if each != {"type": "null"}]
             if len(real) != 1:
@@ -118,13 +119,6 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         else:
             return schema
     return {}
-
-
-def _at(root: Mapping[str, Any], pointer: str) -> Any:
-    found: Any = root
-    for part in pointer[2:].split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -326,10 +326,10 @@ def _has_untyped_items(place: SchemaPlace) -> bool:
 
 def _is_recursive(place: SchemaPlace) -> bool:
     """Return whether a reference leads to a schema around it."""
-    return _target(place.schema) in place.cycles
+    return target_of(place.schema) in place.cycles
 
 
-def _target(schema: Any) -> str | None:
+def target_of(schema: Any) -> str | None:
     """Return the pointer that a schema refers to within its document."""
     reference = schema.get("$ref") if isinstance(schema, Mapping) else None
     if not isinstance(reference, str) or not reference.startswith("#"):
@@ -342,7 +342,7 @@ Graph = dict[str, set[str]]
 
 def _cycles(root: Mapping[str, Any]) -> Collection[str]:
     """Return the pointers that references lead to and that lead back to themselves."""
-    found = ((path, _target(schema)) for path, schema in _walk(root))
+    found = ((path, target_of(schema)) for path, schema in _walk(root))
     references = [(path, target) for path, target in found if target is not None]
     inner: Graph = {target: set() for _, target in references}
     for path, target in references:
@@ -376,8 +376,12 @@ def _reversed(graph: Graph) -> Graph:
     return outer
 
 
-def _at(root: Any, pointer: str) -> Any:
-    for step in pointer.split("/")[1:]:
+def schema_at(root: Any, pointer: str) -> Any:
+    """Return what a pointer leads to; None if it leads nowhere."""
+    start, *steps = pointer.split("/")
+    if start:
+        return None
+    for step in steps:
         if not isinstance(root, Mapping):
             return None
         root = root.get(step.replace("~1", "/").replace("~0", "~"))
@@ -476,8 +480,8 @@ def _members_at_root(place: SchemaPlace) -> Any:
     for keyword in ("allOf", "anyOf", "oneOf"):
         members = schema.pop(keyword, None)
         for member in members if isinstance(members, list) else ():
-            target = _target(member)
-            found = member if target is None else _at(place.root, target)
+            target = target_of(member)
+            found = member if target is None else schema_at(place.root, target)
             if not isinstance(found, Mapping):
                 continue
             inner, wanted = found.get("properties"), found.get("required")
