@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ... import PageAccess, Server, UsageError
+from ...base.config.sections import POSTGRES_SCHEMES
 from ...base.database.errors import DatabaseError
 from ...base.file_changes import FileWatch
 from ...base.logs.python_records import records_written_to
@@ -310,7 +311,6 @@ def orchestrator_settings(settings: HostSettings) -> OrchestratorSettings:
 
 
 _SQLITE = "sqlite:"
-_POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(dsn: str, settings: SessionSettings | None = None) -> ChatStore:
@@ -325,13 +325,13 @@ def open_store(dsn: str, settings: SessionSettings | None = None) -> ChatStore:
         MissingExtraError: PostgreSQL needs the extra `postgres`.
     """
     settings = settings or SessionSettings()
-    if dsn == "memory":
+    if dsn == MEMORY:
         return MemoryChatStore(settings)
     if dsn.startswith(_SQLITE) and len(dsn) > len(_SQLITE):
         from .sessions.sqlite import SqliteChatStore
 
         return SqliteChatStore(dsn.removeprefix(_SQLITE), settings)
-    if dsn.startswith(_POSTGRES):
+    if dsn.startswith(POSTGRES_SCHEMES):
         from .sessions.postgres import PostgresChatStore
 
         return PostgresChatStore(dsn, settings)

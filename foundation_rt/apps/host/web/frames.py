@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 from attrs import field, frozen
 
 from ....base.exact_json import loads_bounded
 from ..chat import ChatMessage, picture_type
+from ..events import Approval
 from .export import fenced
 
 MAX_ATTACHMENTS = 8
@@ -144,7 +145,7 @@ MAX_TEXT = 32_768
 
 MAX_ID = 256
 
-DECISIONS = ("once", "session", "always", "trust", "deny")
+DECISIONS: tuple[str, ...] = get_args(Approval)
 ACTIONS = ("accept", "decline", "cancel")
 
 
