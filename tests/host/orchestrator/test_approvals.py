@@ -13,12 +13,20 @@ import pytest
 
 from foundation_rt import Server, ToolAnnotations
 from foundation_rt.apps.coordinator import Coordinator, ServerPlan
-from foundation_rt.apps.host.events import ServerMessage
 from foundation_rt.apps.host.orchestrator import (
     ConversationOrchestrator,
     MemoryHistories,
 )
-from tests.lab.host.chat import Desk, ScriptedModel, approving, call, chat, plans_with, say
+from tests.lab.host.chat import (
+    Desk,
+    ScriptedModel,
+    approving,
+    call,
+    chat,
+    plans_with,
+    say,
+    when_asked,
+)
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -117,19 +125,18 @@ async def test_call_that_nobody_approves_in_time_does_not_run() -> None:
 
 
 @pytest.mark.rule("TURN-24")
-async def test_first_decision_counts_and_only_that_of_the_session() -> None:
+async def test_first_decision_counts_if_it_is_of_the_session_and_offered() -> None:
     desk = Desk()
     async with chat(notes(1), desk) as orchestrator:
 
-        def act(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                call_id = event.payload["callId"]
-                assert not orchestrator.approve("another", call_id, "once")
-                assert not orchestrator.approve("session", "another", "once")
-                assert orchestrator.approve("session", call_id, "deny")
-                assert not orchestrator.approve("session", call_id, "once")
+        def decide(call_id: str) -> None:
+            assert not orchestrator.approve("another", call_id, "once")
+            assert not orchestrator.approve("session", "another", "once")
+            assert not orchestrator.approve("session", call_id, "trust")
+            assert orchestrator.approve("session", call_id, "deny")
+            assert not orchestrator.approve("session", call_id, "once")
 
-        heard = await say(orchestrator, act=act)
+        heard = await say(orchestrator, act=when_asked(decide))
     assert heard.of("approval")[1]["decision"] == "deny"
     assert desk.calls == []
 
@@ -304,21 +311,6 @@ async def test_hints_decide_nothing_while_decisions_are_not_known() -> None:
             assert await asked_about(orchestrator) == 1
 
 
-@pytest.mark.rule("TURN-24")
-async def test_decision_that_is_not_offered_does_not_count() -> None:
-    desk = Desk()
-    async with chat(notes(1), desk) as orchestrator:
-
-        def act(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                call_id = event.payload["callId"]
-                assert not orchestrator.approve("session", call_id, "trust")
-                assert orchestrator.approve("session", call_id, "deny")
-
-        await say(orchestrator, act=act)
-    assert desk.calls == []
-
-
 @pytest.mark.rule("TURN-20", "TURN-26")
 async def test_call_that_waited_for_another_one_is_asked_about_as_it_is_now() -> None:
     model = ScriptedModel([[call("desk:drop"), call("desk:note", text="a")]])
@@ -331,11 +323,10 @@ async def test_call_that_waited_for_another_one_is_asked_about_as_it_is_now() ->
 
         changing: list[asyncio.Task[None]] = []
 
-        def act(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                changing.append(asyncio.create_task(change(event.payload["callId"])))
+        def begin(call_id: str) -> None:
+            changing.append(asyncio.create_task(change(call_id)))
 
-        await say(orchestrator, act=act)
+        await say(orchestrator, act=when_asked(begin))
         assert (len(changing), desk.kept) == (2, [])
 
 
@@ -350,11 +341,10 @@ async def test_definition_that_changes_while_people_are_asked_does_not_run() -> 
 
         changing: list[asyncio.Task[None]] = []
 
-        def act(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                changing.append(asyncio.create_task(change(event.payload["callId"])))
+        def begin(call_id: str) -> None:
+            changing.append(asyncio.create_task(change(call_id)))
 
-        heard = await say(orchestrator, act=act)
+        heard = await say(orchestrator, act=when_asked(begin))
         await changing[0]
         assert desk.kept == []
     assert heard.outcomes()[0]["data"]["error"]["code"] == "CHANGED"

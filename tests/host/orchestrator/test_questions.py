@@ -35,6 +35,7 @@ from tests.lab.host.chat import (
     Act,
     Heard,
     ScriptedModel,
+    approving,
     call,
     chat,
     plans_with,
@@ -73,12 +74,9 @@ def asking() -> Server:
     return server
 
 
-def answering(
-    orchestrator: Callable[[], ConversationOrchestrator], action: str, content: Any = None
-) -> Act:
+def answering(found: ConversationOrchestrator, action: str, content: Any = None) -> Act:
     def act(event: ServerMessage) -> None:
         if event.type == "question" and "message" in event.payload:
-            found = orchestrator()
             question_id = event.payload["questionId"]
             assert not found.answer("other", question_id, "decline")
             assert found.answer("session", question_id, action, content)
@@ -115,7 +113,7 @@ async def asked(
 async def test_form_is_shown_and_its_answer_goes_to_the_server(
     action: str, content: Any, read: str, revision: str
 ) -> None:
-    act = lambda host: answering(lambda: host, action, content)  # noqa: E731
+    act = partial(answering, action=action, content=content)
     heard, got = await asked("who", act, revision=revision)
     shown, ended = heard.of("question")
     assert (shown["kind"], shown["message"], shown["server"]) == ("form", "Who are you?", "asks")
@@ -129,8 +127,7 @@ async def test_form_is_shown_and_its_answer_goes_to_the_server(
 
 @pytest.mark.rule("TURN-61")
 async def test_page_is_shown_and_never_fetched(revision: str) -> None:
-    act = lambda host: answering(lambda: host, "accept")  # noqa: E731
-    heard, got = await asked("pay", act, revision=revision)
+    heard, got = await asked("pay", partial(answering, action="accept"), revision=revision)
     shown = heard.of("question")[0]
     assert (shown["kind"], shown["url"]) == ("url", "https://pay.example/")
     assert "accept" in got
@@ -144,23 +141,12 @@ async def test_question_that_nobody_answers_is_cancelled() -> None:
     assert "cancel" in got
 
 
-def approving(decision: str) -> Callable[[ConversationOrchestrator], Act]:
-    def make(host: ConversationOrchestrator) -> Act:
-        def act(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                assert host.approve("session", event.payload["callId"], decision)  # type: ignore[arg-type]
-
-        return act
-
-    return make
-
-
 async def sampled(
     answer: list[Any], decision: str = "once", *, revision: str | None = None, **arguments: Any
 ) -> tuple[Heard, str]:
     model = ScriptedModel([[call("asks:think", **arguments)], answer, ["done"]])
     async with chat(model, {"asks": asking()}, revision=revision) as orchestrator:
-        heard = await say(orchestrator, act=approving(decision)(orchestrator))
+        heard = await say(orchestrator, act=approving(orchestrator, decision))
     outcome = heard.outcomes()[0]["data"]
     return heard, str(outcome)
 
@@ -236,7 +222,7 @@ async def test_tool_that_is_named_as_sampling_is_a_tool() -> None:
     wanted = [[call("asks:sampling/createMessage")], ["forty-two"], ["done"]]
     model.answers = wanted * 2
     async with chat(model, {"asks": server}, revision="2025-11-25") as orchestrator:
-        act = approving("always")(orchestrator)
+        act = approving(orchestrator, "always")
         heard = [await say(orchestrator, act=act) for _ in "ab"]
     kinds = [each.get("kind") for each in heard[0].of("approval")]
     assert kinds == ["tool", None, "sampling", None]
@@ -258,7 +244,7 @@ async def test_call_that_needs_a_visit_is_made_again_after_it(action: str, calls
 
     model = ScriptedModel([[call("asks:private")]])
     async with chat(model, {"asks": server}, revision="2025-11-25") as orchestrator:
-        heard = await say(orchestrator, act=answering(lambda: orchestrator, action))
+        heard = await say(orchestrator, act=answering(orchestrator, action))
     assert heard.of("question")[0]["url"] == "https://in.example/"
     assert len(called) == calls
     assert heard.outcomes()[0]["isError"] is (action == "decline")

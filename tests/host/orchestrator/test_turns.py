@@ -16,7 +16,7 @@ from foundation_rt.apps.host.events import ServerMessage
 from foundation_rt.apps.host.orchestrator import ConversationOrchestrator, MemoryHistories
 from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import tasks
-from tests.lab.host.chat import Desk, Heard, ScriptedModel, approving, call, chat, say
+from tests.lab.host.chat import Desk, Heard, ScriptedModel, approving, call, chat, say, when_asked
 
 
 @pytest.mark.rule("TURN-01", "TURN-10")
@@ -245,12 +245,10 @@ async def test_waiting_for_people_is_no_time_of_the_turn() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
 
-        def later(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                call_id = event.payload["callId"]
-                loop.call_later(290, orchestrator.approve, "session", call_id, "once")
+        def later(call_id: str) -> None:
+            loop.call_later(290, orchestrator.approve, "session", call_id, "once")
 
-        heard = await say(orchestrator, act=later)
+        heard = await say(orchestrator, act=when_asked(later))
         assert heard.end["state"] == "finished"
         assert loop.time() - began > 600
 
@@ -308,12 +306,7 @@ async def test_stop_ends_calls_and_their_servers_are_notified() -> None:
 async def test_stop_ends_an_approval_and_the_call_did_not_run() -> None:
     desk = Desk()
     async with chat(ScriptedModel([[call("desk:note", text="a")]]), desk) as orchestrator:
-
-        def stop(event: ServerMessage) -> None:
-            if event.type == "approval" and "expiresAt" in event.payload:
-                orchestrator.stop("session")
-
-        heard = await say(orchestrator, act=stop)
+        heard = await say(orchestrator, act=when_asked(lambda _: orchestrator.stop("session")))
         asked, ended = heard.of("approval")
         assert ended == {"callId": asked["callId"], "decision": "stopped"}
         assert "It did not run" in (orchestrator.get_history("session")[-1].content or "")

@@ -15,24 +15,16 @@ The text of a message is a list of steps, each a word:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from attrs import define, field
 
 from foundation_rt.apps.host.chat import ChatMessage, Role, ToolPhase
 from foundation_rt.apps.host.events import Approval, ServerMessage
-
-
-class Histories(Protocol):
-    """See `ConversationHistories`."""
-
-    def get_history(self, session_id: str) -> Sequence[ChatMessage]: ...
-    async def add_message(self, session_id: str, message: ChatMessage) -> None: ...
-    async def decisions(self, session_id: str) -> Mapping[str, str] | None: ...
-    async def decide(self, session_id: str, subject: str, word: str) -> None: ...
+from foundation_rt.apps.host.orchestrator import ConversationHistories
 
 
 @define
@@ -52,7 +44,7 @@ class FakeOrchestrator:
         going: let turns that wait go on.
     """
 
-    histories: Histories
+    histories: ConversationHistories
     runs: dict[str, _Running] = field(factory=dict, init=False)
     texts: list[str] = field(factory=list, init=False)
     forgotten: list[str] = field(factory=list, init=False)

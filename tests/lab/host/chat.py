@@ -306,8 +306,17 @@ def approving(
 ) -> Act:
     """Return what decides on each approval that is shown."""
 
+    def decide(call_id: str) -> None:
+        assert orchestrator.approve(session, call_id, decision)
+
+    return when_asked(decide)
+
+
+def when_asked(do: Callable[[str], object]) -> Act:
+    """Return what calls a function with the id of each approval that is shown."""
+
     def act(event: ServerMessage) -> None:
         if event.type == "approval" and "expiresAt" in event.payload:
-            assert orchestrator.approve(session, event.payload["callId"], decision)
+            do(event.payload["callId"])
 
     return act
