@@ -101,7 +101,7 @@ def make_server(options: ServerOptions | None = None) -> Server:
         "mirror",
         "Send all arguments back.",
         {"additionalProperties": True},
-        lambda arguments, context: arguments,
+        _mirror,
     )
     _register(
         server,
@@ -256,11 +256,29 @@ def make_versions_server(options: ServerOptions | None = None) -> Server:
     return server
 
 
+def make_headers_server(options: ServerOptions | None = None) -> Server:
+    """Return a new server with a tool whose arguments are repeated in headers."""
+    server = Server(NAME, version=VERSION, options=options)
+    deep = {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Deep"}}}
+    properties = {
+        "text": {"type": "string", "x-mcp-header": "Text"},
+        "count": {"type": "integer", "x-mcp-header": "Count"},
+        "flag": {"type": "boolean", "x-mcp-header": "Flag"},
+        "deep": deep,
+    }
+    _register(server, "place", "Send all arguments back.", {"properties": properties}, _mirror)
+    return server
+
+
 def _register(
     server: Server, name: str, description: str, schema: dict[str, Any], handler: Any
 ) -> None:
     whole = {"type": "object", "additionalProperties": False, **schema}
     server.register(ToolDefinition(name, description, whole), handler, inline=True)
+
+
+def _mirror(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    return arguments
 
 
 def _crash(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -297,6 +315,7 @@ SERVERS = {
     "content": make_content_server,
     "methods": make_methods_server,
     "versions": make_versions_server,
+    "headers": make_headers_server,
 }
 """The functions that make the servers, by name."""
 
@@ -305,3 +324,4 @@ features = make_featured_server()
 content = make_content_server()
 methods = make_methods_server()
 versions = make_versions_server()
+headers = make_headers_server()

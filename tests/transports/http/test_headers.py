@@ -58,8 +58,8 @@ def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead,
     return head_of(**kept), Request(1, method, params)
 
 
-def mismatch(head: RequestHead, request: Request, *parameters: Any) -> str | None:
-    refusal = check_mcp_headers(head, request, parameters)
+def mismatch(head: RequestHead, request: Request) -> str | None:
+    refusal = check_mcp_headers(head, request)
     if refusal is None:
         return None
     assert (refusal.status, refusal.code) == (400, JsonRpcErrorCode.HEADER_MISMATCH)
@@ -131,15 +131,6 @@ def test_name_must_be_equal_in_head_and_body(method: str, member: str) -> None:
         assert "Mcp-Name" in (mismatch(*modern(method, params, mcp_name=wrong)) or "")
 
 
-@pytest.mark.rule("HEAD-12")
-def test_invalid_name_is_left_to_protocol() -> None:
-    for name in (5, None, ["a"]):
-        assert mismatch(*modern("tools/call", {"name": name}, mcp_name="a")) is None
-    head = head_of(mcp_protocol_version=MODERN, mcp_method="tools/call")
-    assert mismatch(head, Request(1, "tools/call", [])) is None
-    assert mismatch(*modern("tools/list", mcp_name="whatever")) is None
-
-
 def encoded(text: str) -> str:
     return f"=?base64?{b64encode(text.encode()).decode()}?="
 
@@ -148,83 +139,6 @@ def encoded(text: str) -> str:
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_any_text_survives_header_encoding(text: str) -> None:
     assert mismatch(*modern("resources/read", {"uri": text}, mcp_name=encoded(text))) is None
-
-
-@pytest.mark.rule("HEAD-13")
-@pytest.mark.parametrize(
-    ("text", "body", "matches"),
-    [
-        ("=?base64?SGVsbG8=?=", "Hello", True),
-        ("=?base64?SGVsbG8?=", "Hello", False),
-        ("=?base64?SGVsbG8==?=", "Hello", False),
-        ("=?base64?SGVsbG9=?=", "Hello", False),
-        ("=?base64?SGVs!!!bG8=?=", "Hello", False),
-        ("=?base64?/w==?=", "\ufffd", False),
-        ("=?base64??=", "", True),
-        ("SGVsbG8=", "SGVsbG8=", True),
-        ("=?base64?SGVsbG8=", "=?base64?SGVsbG8=", True),
-        ("=?BASE64?SGVsbG8=?=", "Hello", False),
-        ("=?BASE64?SGVsbG8=?=", "=?BASE64?SGVsbG8=?=", True),
-        ("=?base64?=", "=?base64?=", True),
-    ],
-)
-def test_encoded_values_are_decoded(text: str, body: str, matches: bool) -> None:
-    head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, mcp_param_a=text)
-    assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
-
-
-@pytest.mark.rule("HEAD-14")
-@pytest.mark.parametrize(
-    ("text", "body", "matches"),
-    [
-        ("us-west1", "us-west1", True),
-        ("US-WEST1", "us-west1", False),
-        ("42", 42, True),
-        ("42.0", 42, True),
-        ("-7", -7, True),
-        ("42", 42.0, True),
-        ("9007199254740993", 9007199254740992, False),
-        ("4.2e1", 42, False),
-        ("0x2a", 42, False),
-        ("4_2", 42, False),
-        ("NaN", 42, False),
-        ("٤٢", 42, False),
-        ("true", True, True),
-        ("True", True, False),
-        ("1", True, False),
-        ("false", False, True),
-        ("true", False, False),
-        ("1", "1", True),
-        ("[1]", [1], False),
-        (None, "x", False),
-        (None, None, True),
-        ("null", None, False),
-    ],
-)
-def test_parameter_must_be_equal_in_head_and_body(
-    text: str | None, body: Any, matches: bool
-) -> None:
-    fields = {} if text is None else {"mcp_param_a": text if text.isascii() else encoded(text)}
-    head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, **fields)
-    assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
-
-
-@pytest.mark.rule("HEAD-14")
-@pytest.mark.parametrize("arguments", [None, 5, [], {}, {"a": 5}, {"a": {}}, {"a": {"b": None}}])
-def test_absent_parameter_must_have_no_header(arguments: Any) -> None:
-    parameter = ("Deep", ("a", "b"), "string")
-    params = {"name": "t", "arguments": arguments}
-    assert mismatch(*modern("tools/call", params), parameter) is None
-    assert "none" in (mismatch(*modern("tools/call", params, mcp_param_deep="x"), parameter) or "")
-    del params["arguments"]
-    assert mismatch(*modern("tools/call", params), parameter) is None
-
-
-@pytest.mark.rule("HEAD-15")
-def test_unknown_parameter_header_is_ignored() -> None:
-    params = {"name": "t", "arguments": {"a": {"b": "x"}}}
-    fields = {"mcp_param_deep": "x", "mcp_param_other": "y"}
-    assert mismatch(*modern("tools/call", params, **fields), ("Deep", ("a", "b"), "string")) is None
 
 
 def test_refusal_is_json_rpc_error() -> None:
