@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Frame, Page, Route, expect
 
-from tests.host.page.test_chat import field
+from tests.host.page.test_chat import field, say
 from tests.lab.host.process import HostProcess, host_process
 from tests.lab.pages.axe import axe_source, findings
 from tests.lab.pages.chromium import WatchedPage, shot, watched_page
@@ -50,8 +50,7 @@ def watched(browser: Browser, ready: HostProcess, options: dict[str, Any]) -> It
 
 def app_of(page: Page, name: str = "orders") -> Frame:
     """Ask for a tool; return the frame of its app, which has the result."""
-    field(page).fill(name)
-    page.keyboard.press("Enter")
+    say(page, name)
     frame = frame_in(page)
     expect(page.frame_locator("iframe").last.get_by_text("a book")).to_be_visible()
     return frame
@@ -355,8 +354,7 @@ def test_click_or_key_decides_one_question(watched: WatchedPage) -> None:
 def test_app_that_ends_moves_no_question(watched: WatchedPage) -> None:
     page = watched.page
     above = app_of(page)
-    field(page).fill("orders")
-    page.keyboard.press("Enter")
+    say(page, "orders")
     expect(page.locator("iframe")).to_have_count(2)
     expect(page.frame_locator("iframe").last.get_by_text("a book")).to_be_visible()
     refund(frame_in(page), 1)
@@ -456,8 +454,7 @@ def test_app_that_floods_is_ended(watched: WatchedPage, flood: str, reason: str)
 @pytest.mark.parametrize(("name", "said"), [("large", "which is 16 MiB"), ("wrong", "type")])
 def test_app_that_cannot_be_shown_says_why(watched: WatchedPage, name: str, said: str) -> None:
     page = watched.page
-    field(page).fill(name)
-    page.keyboard.press("Enter")
+    say(page, name)
     expect(page.get_by_text("The app is not shown.")).to_contain_text(said)
     expect(page.locator(".assistant p")).to_have_text("Here.")
 
@@ -528,8 +525,7 @@ def test_app_fits_a_phone_and_everybody(watched: WatchedPage) -> None:
 @pytest.mark.rule("HAPP-05")
 def test_app_that_never_rests_does_not_hold_the_page(watched: WatchedPage) -> None:
     page = watched.page
-    field(page).fill("busy")
-    page.keyboard.press("Enter")
+    say(page, "busy")
     expect(page.locator("iframe")).to_have_count(1)
     expect(page.locator(".assistant p")).to_have_text("Here.")
     page.get_by_role("button", name="Hide").click()
@@ -551,8 +547,7 @@ def test_example_of_orders_is_sorted_and_refunded_from(browser: Browser, tmp_pat
     ):
         page = watched.page
         page.get_by_role("button", name="1 server, 3 tools").wait_for()
-        field(page).fill("Show the orders")
-        page.keyboard.press("Enter")
+        say(page, "Show the orders")
         app = page.frame_locator("iframe")
         app.get_by_role("button", name="Total").click()
         expect(app.locator("td:nth-child(3)")).to_have_text(["0.70", "9.90", "42.00"])

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.host.page.test_chat import field
+from tests.host.page.test_chat import field, say
 from tests.lab.host.process import host_process, serve_entry
 from tests.lab.models.failing_vendor import (
     FAILURES,
@@ -28,12 +28,6 @@ def vendor() -> Iterator[FailingVendor]:
     """Run a vendor for the module."""
     with failing_vendor() as running:
         yield running
-
-
-def say(page: Page, text: str) -> None:
-    """Write a message and send it."""
-    field(page).fill(text)
-    page.keyboard.press("Enter")
 
 
 @pytest.mark.rule("HPAGE-60", "TURN-16", "TURN-80", "LLM-33")

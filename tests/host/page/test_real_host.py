@@ -13,7 +13,7 @@ import pytest
 from attrs import frozen
 from playwright.sync_api import Browser, Page, expect
 
-from tests.host.page.test_chat import field
+from tests.host.page.test_chat import field, say
 from tests.lab.host.process import HostProcess, host_process, serve_entry
 from tests.lab.pages.chromium import shot, watched_page
 from tests.lab.places.cable import cable_in_thread
@@ -92,12 +92,6 @@ def chat(browser: Browser, ready: Ready) -> Iterator[Page]:
     with watched_page(browser, ready.host.url) as watched:
         watched.page.get_by_role("button", name="1 server, 6 tools").wait_for()
         yield watched.page
-
-
-def say(page: Page, text: str) -> None:
-    """Write a message and send it."""
-    field(page).fill(text)
-    page.keyboard.press("Enter")
 
 
 @pytest.mark.rule("HPAGE-01", "HPAGE-19")
