@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tests.lab.login.identity_provider import running_provider
 from tests.lab.login.server import serving
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import free_port, serve_http
+from tests.lab.servers.http_server import free_port, serve_gateway, serve_http
 from tests.lab.servers.process import command
 
 from . import suite

@@ -13,7 +13,7 @@ from foundation_rt.apps.coordinator import outside_name
 from foundation_rt.apps.gateway.routes import Routes
 from foundation_rt.client import APPS, MCPError, connect
 from foundation_rt.errors import ToolError
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 URI = "ui://orders/table"
 TOOLS = ["one__list_orders", "one__refund_order", "two__list_orders", "two__refund_order"]

@@ -14,8 +14,7 @@ from tests.gateway.test_command import SECRET, run_in
 from tests.gateway.test_faults import APP, write
 from tests.gateway.test_through import NEW, OLD, speaking, status_of
 from tests.lab.places.services import need_redis
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.http_server import serve_gateway, serve_http
 from tests.lab.servers.process import PATIENCE
 
 

@@ -17,8 +17,7 @@ from tests.gateway.test_faults import APP, entry, names_of, write
 from tests.gateway.test_through import APP as APP_COMMAND
 from tests.gateway.test_through import OLD, Answers, status_of
 from tests.lab.servers import fork_server
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.http_server import serve_gateway, serve_http
 from tests.lab.servers.process import PATIENCE, command, environment
 
 SECRET = "correct-horse-battery-staple"

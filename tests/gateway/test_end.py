@@ -15,7 +15,7 @@ from foundation_rt.client import connect
 from tests.gateway.test_faults import entry, write
 from tests.gateway.test_through import OLD, speaking
 from tests.lab.programs.processes import living
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 
 async def listens_no_more(url: str) -> None:

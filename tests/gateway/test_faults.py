@@ -16,7 +16,7 @@ import pytest
 from foundation_rt.client import Client, MCPError, connect
 from tests.gateway.test_through import NEW, OLD, Answers, speaking, status_of
 from tests.lab.apps import gateway_app
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 from tests.lab.servers.process import command, environment
 
 APP = str(gateway_app.__file__)

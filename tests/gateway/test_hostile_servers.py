@@ -21,7 +21,7 @@ from tests.lab.peers.script_processes import (
     MisbehavingHttpHarness,
 )
 from tests.lab.programs.processes import peak_memory
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 from tests.lab.sizes import cases
 
 HUGE = 100_000_000

@@ -17,7 +17,7 @@ from foundation_rt.client.auth.stores import FileTokenStore
 from tests.gateway.test_faults import write
 from tests.gateway.test_through import status_of
 from tests.lab.login.oauth_world import log_in, running_world
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 from tests.lab.servers.process import PATIENCE
 
 

@@ -16,8 +16,7 @@ from foundation_rt.client import Client, connect
 from tests.gateway.test_faults import APP, HANGS, entry, error_in, names_of, write
 from tests.gateway.test_through import OLD, speaking, status_of
 from tests.lab.programs.processes import children, descriptors, living
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.http_server import serve_gateway, serve_http
 from tests.lab.servers.process import PATIENCE, ServerProcess
 from tests.lab.sizes import size
 

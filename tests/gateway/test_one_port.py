@@ -13,8 +13,7 @@ from tests.gateway.test_through import NEW, OLD, speaking
 from tests.lab.peers.clients import ABLE
 from tests.lab.peers.raw_http import META, RawClient
 from tests.lab.places.cable import cable
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.http_server import serve_gateway, serve_http
 
 KEYS = {
     "FOUNDATION_RT_SECURITY__STATE_KEY": "ab" * 32,

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 APP = """
 from foundation_rt import Server

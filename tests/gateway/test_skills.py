@@ -13,7 +13,7 @@ from foundation_rt.client import MCPError, connect
 from tests.features.test_skills import MANIFEST, write_skill
 from tests.lab.apps import skill_server
 from tests.lab.apps.skill_server import entry_of, write_state
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 APP = "server = Server({name!r})\nserver.skills_from({folder!r})\nserver.run()\n"
 

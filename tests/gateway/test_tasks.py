@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from foundation_rt.client import MCPError, connect
 from foundation_rt.features.tasks.support import EXTENSION
 from tests.gateway.test_through import NEW, OLD, Answers, speaking
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import HttpServerProcess, serve_http
+from tests.lab.servers.http_server import HttpServerProcess, serve_gateway, serve_http
 
 TASK_APP = """
 import asyncio
@@ -49,10 +47,8 @@ class TaskAnswers(Answers):
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[HttpServerProcess]:
-    app = tmp_path / "app.py"
-    app.write_text(TASK_APP)
-    with serve_http(app) as server:
+def jobs() -> Iterator[HttpServerProcess]:
+    with serve_http(TASK_APP) as server:
         yield server
 
 

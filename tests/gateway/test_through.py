@@ -16,7 +16,7 @@ from tests.integration.test_forwarding import LISTS, NEW, OLD, REQUESTS, combina
 from tests.lab.apps import forwarded_app, gateway_app, roots_server
 from tests.lab.peers.clients import ABLE
 from tests.lab.peers.raw_http import RawClient
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 FORWARDED = shlex.join([sys.executable, str(forwarded_app.__file__)])
 APP = shlex.join([sys.executable, str(gateway_app.__file__)])

@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client import Client, connect
 from tests.lab.peers.raw_http import RawClient
 from tests.lab.servers.asgi import META
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 APP = """
 import sys

@@ -77,13 +77,11 @@ def refusal(server: HttpServerProcess, who: str, request_id: str) -> dict[str, A
 @pytest.mark.rule("AACP-48", "AACP-85", "AACP-45", "AACP-82", "AACP-28", "AGENT-19")
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_ids_of_one_key_are_unknown_to_another_and_free_for_it(tmp_path: Path, store: str) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
     settings = {
         "http.api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items()),
         "aacp.store": store if store == "memory" else f"sqlite:{tmp_path / 'ledger.db'}",
     }
-    with serve_http(app, "--transport", "http", settings=settings) as server:
+    with serve_http(APP, "--transport", "http", settings=settings) as server:
         # He takes her next id first: it is his own that he gets, and hers that she gets.
         first = ask(server, "bob", "of bob", "r1")
         assert first["result"] == {"got": "of bob", "executions": 1}
@@ -114,14 +112,12 @@ def test_ids_of_one_key_are_unknown_to_another_and_free_for_it(tmp_path: Path, s
 
 
 @pytest.mark.rule("AACP-49", "AACP-88")
-def test_one_key_fills_no_more_than_its_share_of_a_ledger_in_memory(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_one_key_fills_no_more_than_its_share_of_a_ledger_in_memory() -> None:
     settings = {
         "http.api_keys": ",".join(f"{name}:{key}" for name, key in KEYS.items()),
         "aacp.max_memory_bytes": 1024 * 1024,
     }
-    with serve_http(app, "--transport", "http", settings=settings) as server:
+    with serve_http(APP, "--transport", "http", settings=settings) as server:
         sent = [ask(server, "alice", "x" * 50_000, f"r{n}") for n in range(8)]
         taken = [each for each in sent if each.get("outcome") == "COMPLETED"]
         refused = [each for each in sent if "code" in each]

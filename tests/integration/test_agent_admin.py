@@ -130,9 +130,7 @@ def test_server_without_agents_says_so() -> None:
 
 
 @pytest.mark.rule("ADMIN-12", "ADMIN-14")
-def test_tokens_need_the_scopes_of_the_policy(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_tokens_need_the_scopes_of_the_policy() -> None:
     with running_issuer() as issuer:
         lasting = {"exp": 2**33, "nbf": None}
         weak, strong = token(issuer, **lasting), token(issuer, scope="agents:admin", **lasting)
@@ -143,7 +141,7 @@ def test_tokens_need_the_scopes_of_the_policy(tmp_path: Path) -> None:
             MODE: "scopes",
             "tools.admin_policy.scopes": "agents:admin",
         }
-        with serve_http(app, "--transport", "http", settings=settings) as server:
+        with serve_http(APP, "--transport", "http", settings=settings) as server:
             message = {"type": "job", "payload": "print"}
             asked = {"targetAgentId": "clerk", "message": message, "requestId": "r1"}
             assert outcome(post(server, weak, "agent/request", **asked))["outcome"] == "FAILED"
@@ -168,15 +166,13 @@ def test_tokens_need_the_scopes_of_the_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("ADMIN-12")
-def test_mode_scopes_refuses_clients_that_have_not_proved_who_they_are(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_mode_scopes_refuses_clients_that_have_not_proved_who_they_are() -> None:
     settings = {
         "http.no_auth": "true",
         ON: "true",
         MODE: "scopes",
         "tools.admin_policy.scopes": "agents:admin",
     }
-    with serve_http(app, "--transport", "http", settings=settings) as server:
+    with serve_http(APP, "--transport", "http", settings=settings) as server:
         refused = outcome(post(server, "none", "admin/listAgentRequests"))
         assert (refused["code"], refused["details"]["reason"]) == ("UNAUTHORIZED", "scopes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -55,16 +54,14 @@ def outcome(answer: httpx2.Response) -> Any:
 
 
 @pytest.mark.rule("AUTH-34", "AUTH-27", "AGENT-21", "AGENT-22")
-def test_a_token_without_the_scopes_of_an_agent_cannot_use_it(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_a_token_without_the_scopes_of_an_agent_cannot_use_it() -> None:
     message = {"type": "note"}
     with running_issuer() as issuer:
         lasting = {"exp": 2**33, "nbf": None}
         weak = token(issuer, **lasting)
         strong = token(issuer, scope="vault:open", **lasting)
         settings = {"oauth.issuer": issuer.url, "oauth.audience": AUDIENCE}
-        with serve_http(app, "--transport", "http", settings=settings) as server:
+        with serve_http(APP, "--transport", "http", settings=settings) as server:
             for tool, arguments in (
                 ("agent/sendMessage", {"targetAgentId": "vault", "message": message}),
                 (

@@ -17,7 +17,7 @@ from foundation_rt.client import InvalidResponseError, connect
 from tests.gateway.test_faults import error_in, write
 from tests.host.web.test_process import HostProcess, host_process
 from tests.lab.apps import plain_server
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 
 pytestmark = pytest.mark.usefixtures("forked")
 

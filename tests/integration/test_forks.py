@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -188,10 +187,8 @@ def test_multiprocessing_works_in_handlers(method: str) -> None:
 
 @pytest.mark.rule("PROC-12", "HTTP-22")
 @pytest.mark.parametrize("tool", ["in_thread", "in_task", "in_place"])
-def test_forked_child_says_nothing_over_http(tool: str, tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
-    with serve_http(app) as server, RawClient(server.url) as client:
+def test_forked_child_says_nothing_over_http(tool: str) -> None:
+    with serve_http(APP) as server, RawClient(server.url) as client:
         for how, code in CODES.items():
             answer = client.fetch(client.call(tool, how=how))
             assert answer.json["result"]["content"][0]["text"] == str(code)
@@ -200,12 +197,10 @@ def test_forked_child_says_nothing_over_http(tool: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("PROC-12", "HTTP-22")
-def test_child_that_lives_on_holds_no_connection_and_no_port(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_child_that_lives_on_holds_no_connection_and_no_port() -> None:
     pid = 0
     try:
-        with serve_http(app) as server, RawClient(server.url) as client:
+        with serve_http(APP) as server, RawClient(server.url) as client:
             answer = client.fetch(client.call("leave_child"))
             pid = int(answer.json["result"]["content"][0]["text"])
             server.process.signal(signal.SIGTERM)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -39,13 +38,6 @@ def change() -> str:
 """
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Path:
-    file = tmp_path / "app.py"
-    file.write_text(APP)
-    return file
-
-
 def call(
     url: str, name: str = "who", arguments: dict[str, Any] | None = None, **headers: str
 ) -> httpx2.Response:
@@ -72,17 +64,17 @@ def text_of(answer: httpx2.Response) -> Any:
 
 
 @pytest.mark.rule("AUTH-01")
-def test_a_server_for_everybody_warns(app: Path) -> None:
-    with serve_http(app) as server:
+def test_a_server_for_everybody_warns() -> None:
+    with serve_http(APP) as server:
         assert text_of(call(server.url)) == "anybody"
         warning = server.process.record(level="warn")
         assert "without authentication" in warning["message"]
 
 
 @pytest.mark.rule("AUTH-02", "AUTH-03", "AUTH-04", "AUTH-05")
-def test_keys_open_a_server_and_stay_secret(app: Path) -> None:
+def test_keys_open_a_server_and_stay_secret() -> None:
     settings = {"http.api_keys": f"alice:{KEY},{OTHER_KEY}", "logging.level": "debug"}
-    with serve_http(app, "--transport", "http", settings=settings) as server:
+    with serve_http(APP, "--transport", "http", settings=settings) as server:
         assert text_of(call(server.url, **{"x-api-key": KEY})) == "key:alice"
         assert text_of(call(server.url, authorization=f"Bearer {KEY}")) == "key:alice"
         assert text_of(call(server.url, **{"x-api-key": OTHER_KEY})).startswith("key:")
@@ -104,11 +96,11 @@ def test_keys_open_a_server_and_stay_secret(app: Path) -> None:
 
 
 @pytest.mark.rule("AUTH-06", "AUTH-07", "AUTH-12")
-def test_tokens_open_a_server(app: Path) -> None:
+def test_tokens_open_a_server() -> None:
     audience = "https://mcp.example.com/mcp"
     with running_issuer() as issuer:
         settings = {"oauth.issuer": issuer.url, "oauth.audience": audience}
-        with serve_http(app, "--transport", "http", settings=settings) as server:
+        with serve_http(APP, "--transport", "http", settings=settings) as server:
             origin = server.url.removesuffix("/mcp")
             for path in ("/mcp", ""):
                 found = httpx2.get(
@@ -126,11 +118,11 @@ def test_tokens_open_a_server(app: Path) -> None:
 
 
 @pytest.mark.rule("AUTH-13")
-def test_a_session_may_what_the_token_of_the_very_request_may(app: Path) -> None:
+def test_a_session_may_what_the_token_of_the_very_request_may() -> None:
     audience = "https://mcp.example.com/mcp"
     with running_issuer() as issuer:
         settings = {"oauth.issuer": issuer.url, "oauth.audience": audience}
-        with serve_http(app, "--transport", "http", settings=settings) as server:
+        with serve_http(APP, "--transport", "http", settings=settings) as server:
             head = {"accept": "application/json, text/event-stream"}
             params = {
                 "protocolVersion": "2025-11-25",
@@ -157,7 +149,7 @@ def test_a_session_may_what_the_token_of_the_very_request_may(app: Path) -> None
 
 @pytest.mark.rule("RATE-06", "RATE-07")
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_sessions_and_calls_that_are_not_valid_count(app: Path, store: str) -> None:
+def test_sessions_and_calls_that_are_not_valid_count(store: str) -> None:
     alice = unique_name("alice")
     settings = {
         "http.api_keys": f"{alice}:{KEY},{unique_name('bob')}:{OTHER_KEY}",
@@ -165,7 +157,7 @@ def test_sessions_and_calls_that_are_not_valid_count(app: Path, store: str) -> N
         "rate_limit.window_ms": 120_000,
         "rate_limit.store": need_redis() if store == "redis" else store,
     }
-    with serve_http(app, "--transport", "http", settings=settings) as server:
+    with serve_http(APP, "--transport", "http", settings=settings) as server:
         assert initialize(server.url, KEY).status_code == 200
         head = {"x-api-key": KEY}
         assert "NOT_FOUND" in call(server.url, "none", **head).text

@@ -6,7 +6,6 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
 import pytest
@@ -75,10 +74,8 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
-    app = Path(tmp_path_factory.mktemp("app")) / "app.py"
-    app.write_text(APP)
-    with serve_http(app, settings=SETTINGS) as running:
+def server() -> Iterator[HttpServerProcess]:
+    with serve_http(APP, settings=SETTINGS) as running:
         yield running
 
 

@@ -82,12 +82,8 @@ server.http_app(pages)
 @pytest.mark.parametrize(
     ("proxies", "secured"), [("127.0.0.0/8", ["https", "http, HTTPS"]), ("10.0.0.1", [])]
 )
-def test_trusted_proxy_says_what_came_over_https(
-    tmp_path: Path, proxies: str, secured: list[str]
-) -> None:
-    program = tmp_path / "pages.py"
-    program.write_text(_PAGES)
-    with serve_http(program, settings={"http.trusted_proxies": proxies}) as served:
+def test_trusted_proxy_says_what_came_over_https(proxies: str, secured: list[str]) -> None:
+    with serve_http(_PAGES, settings={"http.trusted_proxies": proxies}) as served:
         for path in ("/healthz", "/page", "/mcp"):
             url = served.url.replace("/mcp", path)
             found = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import orjson
 import pytest
@@ -36,11 +35,9 @@ KERNEL = 5 << 20
 
 
 @pytest.mark.rule("HTTP-29")
-def test_answers_that_nobody_reads_are_bounded_over_all_connections(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> None:
     settings = {"http.max_unread_bytes": BOUND}
-    with serve_http(app, settings=settings) as server, ExitStack() as stack:
+    with serve_http(APP, settings=settings) as server, ExitStack() as stack:
         bystander = stack.enter_context(RawClient(server.url))
 
         def descriptors() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -88,10 +87,8 @@ class Session:
 
 
 @pytest.mark.rule("LIFE-16", "LIFE-18", "HEAD-16", "HEAD-19")
-def test_workers_report_the_ends_of_their_sessions_over_http(tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
-    with serve_workers(app, 2) as (process, url), ExitStack() as stack:
+def test_workers_report_the_ends_of_their_sessions_over_http() -> None:
+    with serve_workers(APP, 2) as (process, url), ExitStack() as stack:
         sessions = [Session(stack.enter_context(RawClient(url))) for _ in range(8)]
         sent = [{"X-User": f"user-{each}", "X-Other": "y"} for each in range(8)]
         seen = [each.key(headers) for each, headers in zip(sessions, sent, strict=True)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -63,10 +62,8 @@ SETTINGS = {
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[HttpServerProcess]:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
-    with serve_http(app, "--transport", "http", settings=SETTINGS) as found:
+def server() -> Iterator[HttpServerProcess]:
+    with serve_http(APP, "--transport", "http", settings=SETTINGS) as found:
         yield found
 
 

@@ -37,8 +37,7 @@ from tests.lab.login.identity_provider import (
 )
 from tests.lab.login.server import serving
 from tests.lab.programs import node, python_environment
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import free_port
+from tests.lab.servers.http_server import free_port, serve_gateway
 from tests.lab.servers.process import PATIENCE, command, environment
 
 HERE = Path(__file__).parent

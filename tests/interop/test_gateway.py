@@ -37,8 +37,7 @@ from tests.interop.test_client_npm import (
     test_what_comes_unasked,
 )
 from tests.interop.test_tours import _run, _typescript
-from tests.lab.servers.gateway import serve_gateway
-from tests.lab.servers.http_server import serve_http
+from tests.lab.servers.http_server import serve_gateway, serve_http
 from tests.lab.servers.process import command, environment
 
 __all__ = [

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from foundation_rt.client import StdioServer, connect
-from tests.lab.servers.gateway import serve_gateway
+from tests.lab.servers.http_server import serve_gateway
 from tests.lab.servers.process import command
 
 

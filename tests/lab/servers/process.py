@@ -424,6 +424,18 @@ def command(*words: str) -> list[str]:
 
 
 @contextmanager
+def app_file(app: str | Path) -> Iterator[Path]:
+    """Yield the file of an application: a new one for source text."""
+    if isinstance(app, Path):
+        yield app
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "app.py")
+        file.write_text(app, "utf-8")
+        yield file
+
+
+@contextmanager
 def serve(
     app: str | None = None,
     settings: Mapping[str, object] | None = None,
@@ -443,12 +455,10 @@ def serve(
         start: that of `ServerProcess`.
         ends: `stdin`, `stdout` and `stderr` of `ServerProcess`.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
         words = [*wrapper, *command("serve")]
         if app is not None:
-            file = Path(folder, "app.py")
-            file.write_text(app, "utf-8")
-            words.append(str(file))
+            words.append(str(stack.enter_context(app_file(app))))
         with ServerProcess(words, environment(settings), start=start, **ends) as server:
             if handshake:
                 server.handshake()

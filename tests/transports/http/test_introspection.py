@@ -7,7 +7,6 @@ import json
 import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,12 +235,10 @@ def test_incomplete_settings_are_refused(issuer: Issuer, changes: Any, key: str)
 
 
 @pytest.mark.rule("AUTH-40", "AUTH-04")
-def test_opaque_tokens_open_a_server_and_stay_secret(issuer: Issuer, tmp_path: Path) -> None:
-    app = tmp_path / "app.py"
-    app.write_text(APP)
+def test_opaque_tokens_open_a_server_and_stay_secret(issuer: Issuer) -> None:
     given = {f"oauth.{name}": value for name, value in settings(issuer).items()}
     given["logging.level"] = "debug"
-    with serve_http(app, "--transport", "http", settings=given) as server:
+    with serve_http(APP, "--transport", "http", settings=given) as server:
         assert text_of(call(server.url, authorization="Bearer opaque")) == "alice"
         assert call(server.url, authorization="Bearer other").status_code == 401
         issuer.documents["/introspect"] = b"no JSON"
