@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
 
+from tests.lab.peers import http_calls
 from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 KEYS = {"alice": "4f2a9c" * 6, "bob": "b81d07" * 6}
@@ -41,21 +41,8 @@ server.agents.register_agent("clerk", clerk)
 
 def call(server: HttpServerProcess, who: str, tool: str, **arguments: Any) -> dict[str, Any]:
     """Return the result of a tool for a principal, or its error."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
-    head = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": tool,
-        "x-api-key": KEYS[who],
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    answer = httpx2.post(server.url, json=body, headers=head, timeout=PATIENCE, verify=False)
-    outcome: dict[str, Any] = orjson.loads(answer.json()["result"]["content"][0]["text"])
+    answer = http_calls.call(server.url, tool, arguments, **{"x-api-key": KEYS[who]})
+    outcome: dict[str, Any] = orjson.loads(http_calls.text_of(answer))
     return outcome
 
 

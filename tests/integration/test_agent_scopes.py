@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.lab.login.issuer import AUDIENCE, running_issuer, token
+from tests.lab.peers.http_calls import call, text_of
 from tests.lab.servers.http_server import HttpServerProcess, serve_http
 
 PATIENCE = 60.0
@@ -32,25 +33,12 @@ server.agents.register_agent("vault", answer, scopes=["vault:open"])
 
 
 def post(server: HttpServerProcess, bearer: str, tool: str, **arguments: Any) -> httpx2.Response:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
-    head = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": tool,
-        "authorization": f"Bearer {bearer}",
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx2.post(server.url, json=body, headers=head, timeout=PATIENCE, verify=False)
+    return call(server.url, tool, arguments, authorization=f"Bearer {bearer}")
 
 
 def outcome(answer: httpx2.Response) -> Any:
     assert answer.status_code == 200, answer.text
-    return orjson.loads(answer.json()["result"]["content"][0]["text"])
+    return orjson.loads(text_of(answer))
 
 
 @pytest.mark.rule("AUTH-34", "AUTH-27", "AGENT-21", "AGENT-22")

@@ -10,11 +10,11 @@ import httpx2
 import pytest
 
 from tests.lab.login.issuer import running_issuer, token
+from tests.lab.peers.http_calls import PATIENCE, call, text_of
 from tests.lab.places.services import need_redis, unique_name
 from tests.lab.servers.http_server import serve_http
 
 KEY, OTHER_KEY = "4f2a9c" * 6, "b81d07" * 6
-PATIENCE = 60.0
 
 APP = """
 from foundation_rt import Server, ToolContext
@@ -36,31 +36,6 @@ def may(ctx: ToolContext) -> list[str]:
 def change() -> str:
     return "changed"
 """
-
-
-def call(
-    url: str, name: str = "who", arguments: dict[str, Any] | None = None, **headers: str
-) -> httpx2.Response:
-    """Return a call of the stateless mode."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": name, "arguments": arguments or {}, "_meta": meta}
-    head = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": name,
-        **headers,
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx2.post(url, json=body, headers=head, timeout=PATIENCE, verify=False)
-
-
-def text_of(answer: httpx2.Response) -> Any:
-    """Return the text of a result, which comes as an event if it took 100 ms (HTTP-07)."""
-    return json.loads(answer.text.rpartition("data: ")[2])["result"]["content"][0]["text"]
 
 
 @pytest.mark.rule("AUTH-01")

@@ -103,7 +103,6 @@ async def die() -> None:
     os.kill(os.getpid(), 9)
 """
 
-SESSION = "mcp-session-id"
 SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
 if sys.platform != "win32":
     SIGNALS[signal.SIGHUP] = 129
@@ -165,12 +164,7 @@ def test_responses_end_when_their_calls_are_aborted(app: Path, tool: str) -> Non
         RawClient(server.url) as stateless,
         RawClient(server.url) as in_session,
     ):
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}}
-        params |= {"clientInfo": {"name": "test", "version": "1"}}
-        begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-        headers = {"Mcp-Session-Id": in_session.fetch(in_session.post(begin)).headers[SESSION]}
-        begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert in_session.fetch(in_session.post(begun, headers)).status == 202
+        headers = in_session.begin_session()
         call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool}}
         in_session.send(in_session.post(call, headers))
         in_session.read_until(b"retry: ")

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from tests.lab.peers.raw_http import RawClient
-from tests.lab.servers.fixture import HANDSHAKE
 from tests.lab.servers.http_server import serve_workers
 from tests.lab.servers.process import ServerProcess, serve
 
@@ -73,11 +72,8 @@ class Session:
 
     def __init__(self, client: RawClient) -> None:
         self.client = client
-        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HANDSHAKE}
-        self.id = client.fetch(client.post(hello)).headers["mcp-session-id"]
-        self.headers = {"Mcp-Session-Id": self.id}
-        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        client.fetch(client.post(initialized, self.headers))
+        self.headers = client.begin_session()
+        self.id = self.headers["Mcp-Session-Id"]
 
     def key(self, headers: dict[str, str]) -> Any:
         params = {"name": "key", "arguments": {}}

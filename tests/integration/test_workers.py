@@ -84,7 +84,7 @@ async def session_key(context: ToolContext) -> str:
     return context.session_key or ""
 """
 
-CAPABILITIES = {"elicitation": {"form": {}}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
 TASKS = {
     **META,
     "io.modelcontextprotocol/clientCapabilities": {
@@ -145,12 +145,8 @@ class Workers:
     def begin(self, worker: int) -> Session:
         """Begin a session in a worker."""
         client = self.connections[worker]
-        params = {**HANDSHAKE, "capabilities": CAPABILITIES}
-        answer = client.fetch(client.post(message("initialize", params), self.headers))
-        session = Session(self, answer.headers["mcp-session-id"])
-        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert session.post(worker, told).status == 202
-        return session
+        headers = client.begin_session(self.headers, **CAPABILITIES)
+        return Session(self, headers["Mcp-Session-Id"])
 
 
 @define(eq=False)
@@ -194,13 +190,6 @@ def _lines(headers: Mapping[str, str]) -> str:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
-    path = tmp_path / "app.py"
-    path.write_text(APP)
-    return path
-
-
-@pytest.fixture
 def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield the folder for temporary ones, with a path that is short enough for sockets."""
     with tempfile.TemporaryDirectory() as folder:
@@ -210,10 +199,10 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @contextmanager
 def workers_of(
-    app: Path, count: int, *words: str, headers: Mapping[str, str] | None = None, **settings: object
+    count: int, *words: str, headers: Mapping[str, str] | None = None, **settings: object
 ) -> Iterator[tuple[ServerProcess, Workers]]:
     given = {name.replace("__", "."): value for name, value in settings.items()}
-    with serve_workers(app, count, *words, settings=given) as (process, url), ExitStack() as stack:
+    with serve_workers(APP, count, *words, settings=given) as (process, url), ExitStack() as stack:
         workers = Workers(url, stack, dict(headers or {}))
         workers.connect(count)
         yield process, workers
@@ -230,13 +219,14 @@ def end(process: ServerProcess, worker: int | None, number: signal.Signals) -> N
 
 
 @pytest.mark.rule("HTTP-23", "HTTP-60", "HTTP-61", "HTTP-63", "HTTP-05", "AUTH-14")
-def test_every_worker_has_every_session_of_its_principal(app: Path, folders: Path) -> None:
+def test_every_worker_has_every_session_of_its_principal(folders: Path) -> None:
     keys = {"alice": "a" * 16, "bob": "b" * 16}
     listed = ",".join(f"{name}:{key}" for name, key in keys.items())
     serve = ("--transport", "http")
-    with workers_of(
-        app, 3, *serve, headers={"X-API-Key": keys["alice"]}, http__api_keys=listed
-    ) as (process, workers):
+    with workers_of(3, *serve, headers={"X-API-Key": keys["alice"]}, http__api_keys=listed) as (
+        process,
+        workers,
+    ):
         [folder] = folders.glob("foundation-rt-*")
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         first, second, third = workers.connections
@@ -261,8 +251,8 @@ def test_every_worker_has_every_session_of_its_principal(app: Path, folders: Pat
 
 
 @pytest.mark.rule("HTTP-61", "HTTP-13", "HTTP-12")
-def test_streams_questions_and_their_resumption_pass_through_other_workers(app: Path) -> None:
-    with workers_of(app, 3) as (_, workers):
+def test_streams_questions_and_their_resumption_pass_through_other_workers() -> None:
+    with workers_of(3) as (_, workers):
         first, second, third = workers.connections
         session = workers.begin(first)
         asker, other = workers.connections[second], workers.connections[third]
@@ -281,8 +271,8 @@ def test_streams_questions_and_their_resumption_pass_through_other_workers(app: 
 
 
 @pytest.mark.rule("HTTP-62", "HTTP-68", "HTTP-34", "HTTP-65", "HTTP-74")
-def test_session_with_nothing_but_its_handshake_outlives_its_worker(app: Path) -> None:
-    with workers_of(app, 2) as (process, workers):
+def test_session_with_nothing_but_its_handshake_outlives_its_worker() -> None:
+    with workers_of(2) as (process, workers):
         first, second = workers.connections
         plain, ended, level, keyed = (workers.begin(first) for _ in range(4))
         steady = workers.begin(second)
@@ -311,8 +301,8 @@ def test_session_with_nothing_but_its_handshake_outlives_its_worker(app: Path) -
 
 
 @pytest.mark.rule("HTTP-71", "HTTP-67")
-def test_request_that_a_killed_worker_has_not_read_comes_to_its_successor(app: Path) -> None:
-    with workers_of(app, 2) as (process, workers):
+def test_request_that_a_killed_worker_has_not_read_comes_to_its_successor() -> None:
+    with workers_of(2) as (process, workers):
         first, second = workers.connections
         session = workers.begin(first)
         other = workers.begin(second)
@@ -336,8 +326,8 @@ DURATIONS = (
 
 
 @pytest.mark.rule("OPS-27")
-def test_metrics_are_those_of_all_workers_and_of_those_that_have_ended(app: Path) -> None:
-    with workers_of(app, 2, telemetry__metrics=True) as (process, workers):
+def test_metrics_are_those_of_all_workers_and_of_those_that_have_ended() -> None:
+    with workers_of(2, telemetry__metrics=True) as (process, workers):
         first, second = workers.connections
         for worker, count in ((first, 2), (second, 3)):
             session = workers.begin(worker)
@@ -363,8 +353,8 @@ def test_metrics_are_those_of_all_workers_and_of_those_that_have_ended(app: Path
 
 
 @pytest.mark.rule("TASK-14")
-def test_task_is_found_by_every_worker(app: Path) -> None:
-    with workers_of(app, 3) as (_, workers):
+def test_task_is_found_by_every_worker() -> None:
+    with workers_of(3) as (_, workers):
 
         def ask(client: RawClient, method: str, params: dict[str, Any], name: str) -> Any:
             sent = client.request(method, {"_meta": TASKS, **params}, name=name)
@@ -386,8 +376,8 @@ def test_task_is_found_by_every_worker(app: Path) -> None:
 
 
 @pytest.mark.rule("HTTP-18", "HTTP-66", "HTTP-61")
-def test_messages_of_the_transport_of_old_reach_its_stream_through_any_worker(app: Path) -> None:
-    with workers_of(app, 2) as (_, workers):
+def test_messages_of_the_transport_of_old_reach_its_stream_through_any_worker() -> None:
+    with workers_of(2) as (_, workers):
         first, second = workers.connections.values()
         first.send(first.head("GET", "Accept: text/event-stream\r\n", "/sse"))
         path = first.read_until(b"\n\n").decode().partition("data: ")[2].strip()
@@ -400,8 +390,8 @@ def test_messages_of_the_transport_of_old_reach_its_stream_through_any_worker(ap
 
 
 @pytest.mark.rule("CALL-33")
-def test_state_in_memory_is_that_of_a_session_and_its_worker(app: Path) -> None:
-    with workers_of(app, 2) as (process, workers):
+def test_state_in_memory_is_that_of_a_session_and_its_worker() -> None:
+    with workers_of(2) as (process, workers):
         first, second = workers.connections
         session = workers.begin(first)
         counts = [session.post(each, call("count")).json for each in (first, second, first)]
@@ -411,13 +401,14 @@ def test_state_in_memory_is_that_of_a_session_and_its_worker(app: Path) -> None:
 
 
 @pytest.mark.rule("CALL-34")
-def test_state_in_redis_is_found_by_every_worker_and_outlives_one(app: Path) -> None:
+def test_state_in_redis_is_found_by_every_worker_and_outlives_one() -> None:
     settings = {"server__session_state_store": need_redis(), "server__name": unique_name()}
     key = {"X-API-Key": "a" * 16}
     serve = ("--transport", "http")
-    with workers_of(
-        app, 2, *serve, headers=key, http__api_keys=f"alice:{'a' * 16}", **settings
-    ) as (process, workers):
+    with workers_of(2, *serve, headers=key, http__api_keys=f"alice:{'a' * 16}", **settings) as (
+        process,
+        workers,
+    ):
         first, second = workers.connections
 
         def counted(answer: RawResponse) -> int:
@@ -468,8 +459,8 @@ def heard(stream: RawClient, last: bytes) -> list[bytes]:
 
 
 @pytest.mark.rule("SUB-17")
-def test_changes_reach_the_clients_of_all_workers_once(app: Path) -> None:
-    with workers_of(app, 3) as (_, workers):
+def test_changes_reach_the_clients_of_all_workers_once() -> None:
+    with workers_of(3) as (_, workers):
         sessions = [listen(workers, each) for each in workers.connections]
         listener = workers.connections[next(iter(workers.connections))]
         wanted = {"resourceSubscriptions": ["note://a"], "promptsListChanged": True}
@@ -495,15 +486,15 @@ def test_changes_reach_the_clients_of_all_workers_once(app: Path) -> None:
 
 
 @pytest.mark.rule("HTTP-64", "HTTP-69")
-def test_session_is_found_by_the_workers_of_another_host_and_moves_there(app: Path) -> None:
+def test_session_is_found_by_the_workers_of_another_host_and_moves_there() -> None:
     shared = {
         "http__event_store": need_redis(),
         "http__worker_address": "127.0.0.1",
         "security__state_key": STATE_KEY,
     }
     with (
-        workers_of(app, 2, **shared) as (here, ours),
-        workers_of(app, 2, **shared) as (there, theirs),
+        workers_of(2, **shared) as (here, ours),
+        workers_of(2, **shared) as (there, theirs),
     ):
         begun, other = next(iter(ours.connections)), next(iter(theirs.connections))
         plain, busy, ended = (ours.begin(begun) for _ in range(3))
@@ -527,13 +518,13 @@ def test_session_is_found_by_the_workers_of_another_host_and_moves_there(app: Pa
 
 
 @pytest.mark.rule("SUB-18")
-def test_changes_reach_the_clients_of_another_host(app: Path) -> None:
+def test_changes_reach_the_clients_of_another_host() -> None:
     shared = {
         "http__event_store": need_redis(),
         "http__worker_address": "127.0.0.1",
         "security__state_key": STATE_KEY,
     }
-    with workers_of(app, 2, **shared) as (_, ours), workers_of(app, 2, **shared) as (_, theirs):
+    with workers_of(2, **shared) as (_, ours), workers_of(2, **shared) as (_, theirs):
         streams = [listen(theirs, each)[1] for each in theirs.connections]
         caller = next(iter(ours.connections))
         session = ours.begin(caller)
@@ -544,7 +535,9 @@ def test_changes_reach_the_clients_of_another_host(app: Path) -> None:
 
 
 @pytest.mark.rule("HTTP-64")
-def test_address_for_other_hosts_needs_a_key_and_redis(app: Path) -> None:
+def test_address_for_other_hosts_needs_a_key_and_redis(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(APP)
     settings = {"http.worker_address": "127.0.0.1:0001"}
     failed = run("check", str(app), settings=settings)
     assert failed.returncode == 1 and "10.0.0.5:7000" in failed.stderr

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define
 
+from tests.lab.servers.fixture import HANDSHAKE
+
 PATIENCE = 60.0
 
 REVISION = "2026-07-28"
@@ -104,6 +106,18 @@ class RawClient:
         }
         headers = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method}
         return self.post(message, headers | ({"Mcp-Name": name} if name else {}))
+
+    def begin_session(
+        self, headers: Mapping[str, str] | None = None, **capabilities: object
+    ) -> dict[str, str]:
+        """Initialize a session; return the headers of its further requests."""
+        params = {**HANDSHAKE, "capabilities": capabilities}
+        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        sent = dict(headers or {})
+        sent["Mcp-Session-Id"] = self.fetch(self.post(hello, sent)).headers["mcp-session-id"]
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert self.fetch(self.post(told, sent)).status == 202
+        return sent
 
     def fetch(self, data: bytes) -> RawResponse:
         """Send a request and read its response."""

@@ -18,9 +18,10 @@ from foundation_rt.http.asgi import HttpRefusal
 from foundation_rt.http.auth import introspection, jwks
 from foundation_rt.http.auth.oauth import ResourceServer, make_resource_server
 from foundation_rt.protocol.principal import Principal
-from tests.integration.test_http_auth import APP, call, text_of
+from tests.integration.test_http_auth import APP
 from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.login.issuer import AUDIENCE, NOW, Issuer, running_issuer, token
+from tests.lab.peers.http_calls import call, text_of
 from tests.lab.servers.http_server import serve_http
 
 SECRET = "the secret: of 100%"
