@@ -162,6 +162,11 @@ class ServerProcess:
         assert self.input is not None
         return self._ends.write(self.input, data)
 
+    def takes_input(self, seconds: float) -> bool:
+        """Return whether the server's input takes bytes within this time."""
+        assert self.input is not None
+        return self._ends.wait([], self.input, seconds)[1]
+
     def send(self, method: str, params: object = None, **members: object) -> None:
         """Send a notification, or with `id=` a request."""
         message = {"jsonrpc": "2.0", **members, "method": method}
@@ -319,13 +324,19 @@ class ServerProcess:
 
     def drain_log(self) -> None:
         """Read the log to its end, after the process: no child holds its stderr any more."""
-        assert self.log is not None
-        deadline = time.monotonic() + PATIENCE
         while self.log is not None:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not self._ends.wait([self.log], None, remaining)[0]:
-                raise Hanging(f"somebody still holds the log\nstderr:\n{self.stderr[-4000:]}")
+            self._await_end(self.log, "log")
             self._read_log()
+
+    def drain_output(self) -> None:
+        """Read the output to its end, after the process: no child holds it any more."""
+        while self.output is not None:
+            self._await_end(self.output, "output")
+            self._read_output()
+
+    def _await_end(self, end: int, name: str) -> None:
+        if not self._ends.wait([end], None, PATIENCE)[0]:
+            raise Hanging(f"somebody still holds the {name}\nstderr:\n{self.stderr[-4000:]}")
 
     # -- the one place that waits ------------------------------------------------------------
 
@@ -393,7 +404,8 @@ class ServerProcess:
 
 
 def _message(line: bytes) -> Any:
-    """Return a message, or the array that answers a batch."""
+    """Return a message, or the array that answers a batch; its line ends with LF alone."""
+    assert not line.endswith(b"\r"), line[-200:]
     try:
         message = orjson.loads(line)
     except ValueError:
