@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from foundation_rt.base.files import (
     try_take_turn,
     user_folder,
 )
+from tests.lab.programs.program import program
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,20 +54,9 @@ def opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextmanager
-def holder(path: Path, what: str) -> Iterator[subprocess.Popen[str]]:
+def holder(path: Path, what: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a process that has a lock of a file; it is killed at the end."""
-    words = [sys.executable, "-c", HOLDER.format(what), str(path)]
-    with subprocess.Popen(
-        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "holds it\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+    return program(HOLDER.format(what), path, says="holds it")
 
 
 @pytest.mark.rule("WIN-20")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from foundation_rt.base.database.postgres import (
 from foundation_rt.errors import UsageError
 from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
 from tests.lab.places.services import postgres_schema, unique_name
-from tests.lab.servers import fork_server
+from tests.lab.programs.program import program
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
@@ -527,23 +526,10 @@ asyncio.run(main())
 """
 
 
-@contextmanager
-def stopped_process(place: Place, name: str, where: str, operation_s: float) -> Iterator[None]:
-    """Run a process that stops itself in a transaction, with the row of the table locked."""
-    words = [sys.executable, "-c", STOPPED, *place, name, where, str(operation_s)]
-    with fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "stopped\n"
-            yield
-        finally:
-            process.send_signal(signal.SIGKILL)
-
-
 @pytest.mark.rule("DB-05")
 def test_process_stopped_between_statements_loses_its_locks(place: Place) -> None:
     rows(place, "INSERT INTO {schema}.t VALUES (1)")
-    with stopped_process(place, unique_name(), "idle", 0.5):
+    with program(STOPPED, *place, unique_name(), "idle", 0.5, says="stopped"):
         rows(place, "SET statement_timeout = 30000; UPDATE {schema}.t SET n = 2")
     assert rows(place) == [(2,)]
 
@@ -564,7 +550,7 @@ def test_process_stopped_while_copying_is_ended_by_another(place: Place) -> None
                 await asyncio.sleep(0)
             await insert(ours, 10)
 
-    with stopped_process(place, name, "copy", 60):
+    with program(STOPPED, *place, name, "copy", 60, says="stopped"):
         run(main())
     assert rows(place) == [(1,), (10,)]
 

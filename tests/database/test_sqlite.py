@@ -9,8 +9,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from foundation_rt.base.database.sqlite.presence import Turn
 from foundation_rt.base.files import is_private, open_private
 from foundation_rt.errors import UsageError
 from tests.lab.places.sqlite import Pause, a_small_disk, inserting, make_table
+from tests.lab.programs.program import program
 from tests.lab.servers import fork_server
 from tests.lab.sizes import size
 
@@ -508,13 +509,10 @@ def test_exclusive_file_is_refused_while_another_process_has_it(path: Path) -> N
 @pytest.mark.rule("DB-26")
 def test_kill_of_an_exclusive_process_loses_nothing(path: Path) -> None:
     for first in (0, 10**7):
-        words = [sys.executable, "-c", KILLED.replace("make_table)", "make_table, exclusive=True)")]
-        with fork_server.Popen(
-            [*words, str(path), str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        ) as process:
+        alone = KILLED.replace("make_table)", "make_table, exclusive=True)")
+        with program(alone, path, first) as process:
             assert process.stdout is not None
             written = [int(process.stdout.readline()) for _ in range(size(20, 200))]
-            process.kill()
 
         async def main(written: list[int] = written) -> None:
             async with opened(path) as database:  # which has it alone, with the rollback journal
@@ -731,21 +729,11 @@ asyncio.run(main())
 """
 
 
-@contextmanager
 def another_process(
     path: Path, library: str = "old", first: int = 0
-) -> Iterator[subprocess.Popen[str]]:
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Run a process that has the file open, and inserts a number for each line it is sent."""
-    words = [sys.executable, "-c", WRITER, str(path), library, str(first)]
-    with fork_server.Popen(
-        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "open\n"
-            yield process
-        finally:
-            process.kill()
+    return program(WRITER, path, library, first, says="open")
 
 
 @pytest.mark.rule("DB-15")
@@ -873,16 +861,10 @@ with open(sys.argv[1] + "-presence", "r+") as file:
 def test_process_that_is_stopped_with_the_turn_delays_others_once(path: Path) -> None:
     async def main() -> None:
         async with opened(path, patience_s=0.1) as database:
-            words = [sys.executable, "-c", STUCK, str(path)]
-            with fork_server.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            ) as process:
-                assert process.stdout is not None
-                assert process.stdout.readline() == "has the turn\n"
+            with program(STUCK, path, says="has the turn"):
                 for n in range(3):
                     await database.write(inserting(n))
                 assert database._turn._is_stuck
-                process.kill()
             await database.write(inserting(3))
             assert not database._turn._is_stuck
             assert await database.read(numbers) == [0, 1, 2, 3]
@@ -914,16 +896,10 @@ asyncio.run(main())
 def test_process_that_writes_without_pause_does_not_keep_others_out(path: Path) -> None:
     async def main() -> None:
         async with opened(path) as database:
-            words = [sys.executable, "-c", HOG, str(path)]
-            with fork_server.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as hog:
-                try:
-                    assert hog.stdout is not None
-                    assert hog.stdout.readline().split() == [b"busy"]
-                    for n in range(20):
-                        await database.write(inserting(n))
-                        assert await database.read(asking("SELECT count(*) FROM t")) > n
-                finally:
-                    hog.kill()
+            with program(HOG, path, says="busy"):
+                for n in range(20):
+                    await database.write(inserting(n))
+                    assert await database.read(asking("SELECT count(*) FROM t")) > n
 
     run(main())
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -41,7 +38,7 @@ from tests.agents.ledger.test_node import Bench
 from tests.lab.agents.coordinators import attach, status_of
 from tests.lab.agents.processes import Part, Peers, records_of, wait_for
 from tests.lab.places.services import need_nats, postgres_schema, unique_name
-from tests.lab.servers import fork_server
+from tests.lab.programs.program import program
 from tests.lab.sizes import size
 
 PATIENCE = 60.0
@@ -535,13 +532,8 @@ def test_killed_callers_and_takers_lose_and_double_nothing() -> None:
 
 def call_until_killed(url: str, schema: str, life: int, chance: Random) -> None:
     """Run a caller, and kill it somewhere in one of its transactions."""
-    caller = fork_server.Popen(
-        [sys.executable, "-c", _CALLER, url, schema, str(life)], stdout=subprocess.PIPE
-    )
-    assert caller.stdout is not None
-    with caller.stdout as lines:
+    with program(_CALLER, url, schema, life) as caller:
+        assert caller.stdout is not None
         for _ in range(chance.randint(3, 25)):
-            assert lines.readline()
+            assert caller.stdout.readline()
         time.sleep(chance.random() * 0.005)  # at any place: in a statement, before or after COMMIT
-        caller.send_signal(signal.SIGKILL)
-        caller.wait(PATIENCE)

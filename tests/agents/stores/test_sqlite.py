@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -34,7 +32,7 @@ from tests.agents.stores.contract import (
     sequences,
 )
 from tests.agents.stores.schedule_contract import DurableScheduleContract
-from tests.lab.servers import fork_server
+from tests.lab.programs.program import program
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]
@@ -85,22 +83,6 @@ with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
     print(len(ledger.claim(owner="them", idle=["b"]).claims), flush=True)
     sys.stdin.read()
 """
-
-
-@contextmanager
-def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the ledger open, and the request `theirs` claimed."""
-    words = [sys.executable, "-c", HOLDER, str(path)]
-    with fork_server.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "1\n"
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
 
 
 # -- what an acknowledgement means ----------------------------------------------------------------
@@ -166,7 +148,7 @@ def test_two_files_have_two_names(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-72")
 def test_claims_of_dead_processes_are_given_back(path: Path) -> None:
-    with another_process(path) as process:
+    with program(HOLDER, path, says="1") as process:
         process.kill()
         process.wait(PATIENCE)
     with opened(path) as ledger:
@@ -179,7 +161,7 @@ def test_claims_of_dead_processes_are_given_back(path: Path) -> None:
 
 @pytest.mark.rule("AACP-01", "AACP-70", "AACP-32")
 def test_claims_of_another_process_are_respected(path: Path) -> None:
-    with another_process(path), opened(path) as ledger:
+    with program(HOLDER, path, says="1"), opened(path) as ledger:
         ledger.append(outgoing("ours"))
         assert ledger.state("theirs") is RequestState.CLAIMED
         claimed = ledger.claim()

@@ -11,8 +11,35 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.lab.servers import fork_server
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def program(
+    source: str, *arguments: object, says: str | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program of Python, given as source text, until the end of the block, which kills it.
+
+    Args:
+        arguments: its own.
+        says: its first line of output, which is waited for.
+    """
+    words = [sys.executable, "-c", source, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with fork_server.Popen(words, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert says is None or process.stdout.readline() == f"{says}\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def home_at(folder: Path) -> dict[str, str]:
