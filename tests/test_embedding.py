@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -24,6 +22,7 @@ from foundation_rt.kernel.effects import Abort, Log, Reply
 from foundation_rt.kernel.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
 from tests.lab.clock.virtual_loop import VirtualLoop, run_virtual
+from tests.lab.programs.program import run_source
 from tests.lab.servers.fixture import COMPLETED, ServerFixture, ServerPeer
 
 PATIENCE = 60.0
@@ -782,10 +781,7 @@ print("asyncio" in sys.modules)
 
 @pytest.mark.rule("EMBED-01", "EMBED-03", "PROC-08")
 def test_a_host_without_coroutines_never_imports_asyncio_and_ends_by_itself() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HOST_WITHOUT_LOOP], capture_output=True, text=True, timeout=40
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_source(HOST_WITHOUT_LOOP)
     reply_line, has_asyncio = done.stdout.splitlines()
     assert orjson.loads(reply_line)["result"]["content"][0]["text"] == "42"
     assert has_asyncio == "False"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 
 import pytest
 
 import foundation_rt
+from tests.lab.programs.program import run_source
 
 PUBLIC = {
     "JsonRpcErrorCode",
@@ -148,10 +147,7 @@ assert not late, late
 
 @pytest.mark.rule("EMBED-01", "PROC-08", "CONF-21")
 def test_importing_the_package_imports_next_to_nothing() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=40
-    )
-    assert done.returncode == 0, done.stderr
+    run_source(IMPORTED)
 
 
 @pytest.mark.rule("EMBED-10")

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests.lab.programs.program import run_source
 from tests.lab.servers.core import INITIALIZE, INITIALIZED, request
 
 ROOT = Path(__file__).parent.parent / "foundation_rt"
@@ -439,7 +440,7 @@ def test_import_of_a_name_leaves_the_collection_of_garbage_as_it_was(
     before: str, after: str
 ) -> None:
     code = f"import gc; {before}; from foundation_rt import ErrorCode; assert {after}"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_source(code)
 
 
 @pytest.mark.rule("PROC-08")

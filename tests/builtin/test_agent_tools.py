@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +33,7 @@ from foundation_rt.base.logs.redaction import Redactor
 from foundation_rt.features.agent_tools.agents import send_message_handler
 from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.testing import TestClient
+from tests.lab.programs.program import run_source
 from tests.lab.servers.core import run_id
 from tests.lab.servers.fixture import ServerFixture, ServerPeer, call
 
@@ -113,10 +112,7 @@ def test_a_server_without_agents_imports_nothing_of_them() -> None:
         "server.agents.register_agent\n"
         "assert 'asyncio' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=40
-    )
-    assert done.returncode == 0, done.stderr
+    run_source(program)
 
 
 @pytest.mark.rule("AGENT-31", "EMBED-07")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,8 @@ from foundation_rt.cli.args import FILES, FOLDERS, CliCommand
 from foundation_rt.cli.command_table import MODULES, load
 from foundation_rt.cli.help import help_text
 from foundation_rt.cli.main import main
+from tests.lab.programs.program import run_source
 from tests.lab.programs.terminal import Terminal
-from tests.lab.servers.process import PATIENCE
 
 Captured = pytest.CaptureFixture[str]
 
@@ -210,15 +209,7 @@ def test_serving_imports_nothing_of_help_and_completion() -> None:
         "main(['serve'])\n"
         "print(sorted(sys.modules))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0
+    done = run_source(code)
     assert not any(
         f"'{name}'" in done.stdout
         for name in (

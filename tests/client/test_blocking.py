@@ -31,6 +31,7 @@ from foundation_rt.client.blocking import BlockingClient, LoopThread, connect
 from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import ResourceSnapshot
 from tests.lab.programs.processes import living, state
+from tests.lab.programs.program import run_source
 from tests.lab.sizes import cases
 
 PATIENCE = 60.0
@@ -437,9 +438,7 @@ def test_at_the_interpreters_end_no_process_is_left(
     number = tmp_path / "number"
     arguments = ["-c", COMMANDS[command], "sh", str(number), sys.executable]
     script = SCRIPT.format(root=str(ROOT), arguments=arguments, ending=ending)
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE
-    )
+    ended = run_source(script, succeeds=False)
     assert ended.returncode == ENDINGS[ending], ended.stderr
     assert "hi" in ended.stdout
     group = int(number.read_text())

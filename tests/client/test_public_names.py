@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 
 import attrs
 import pytest
@@ -12,6 +10,7 @@ import pytest
 import foundation_rt.client
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions, ConnectOptions
+from tests.lab.programs.program import run_source
 
 PUBLIC = {
     "AuthorizationError",
@@ -118,9 +117,7 @@ def test_a_name_that_is_not_there_is_said() -> None:
 def loaded_by(code: str) -> set[str]:
     """Return what another interpreter has imported by a program."""
     whole = f"import sys\nbefore = {{*sys.modules}}\n{code}\nprint(*({{*sys.modules}} - before))"
-    done = subprocess.run(
-        [sys.executable, "-c", whole], capture_output=True, text=True, timeout=40, check=True
-    )
+    done = run_source(whole)
     return {*done.stdout.split()}
 
 

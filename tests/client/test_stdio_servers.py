@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.client import ConnectionLostError, StdioServer, connect
+from tests.lab.programs.program import run_source
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -182,11 +183,5 @@ main()
 @pytest.mark.parametrize("module", ["main", "run", "commands"])
 def test_import_that_is_interrupted_prints_no_traceback(module: str) -> None:
     name = f"foundation_rt.cli.{module}"
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, name],
-        capture_output=True,
-        text=True,
-        timeout=LIVENESS,
-        check=False,
-    )
+    done = run_source(INTERRUPTED, name, succeeds=False)
     assert (done.returncode, done.stderr, done.stdout) == (130, "", "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +43,7 @@ from foundation_rt.base.config.types import (
     VariableName,
 )
 from foundation_rt.errors import ConfigError, UsageError
+from tests.lab.programs.program import run_source
 
 SCHEMA = Path(__file__).parents[2] / "spec" / "schemas" / "config.schema.json"
 SETTINGS = dict(settings())
@@ -678,7 +677,5 @@ def test_start_imports_only_the_loaders_of_its_sources(tmp_path: Path) -> None:
         "print('tomli' in sys.modules, 'difflib' in sys.modules);"
         f"load_config(file={str(file)!r}); print('tomli' in sys.modules)"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    output = run_source(program)
     assert output.stdout.split() == ["False", "False", "True"]

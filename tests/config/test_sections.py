@@ -33,6 +33,7 @@ from foundation_rt.base.config.sections import (
 from foundation_rt.base.config.settings import ServerConfig, ToolsSection
 from foundation_rt.testing import TestClient
 from tests.lab.clock.virtual_loop import run_bounded
+from tests.lab.programs.program import run_source
 from tests.lab.servers import fork_server
 
 SCHEMA = Path(__file__).parents[2] / "spec" / "schemas" / "config.schema.json"
@@ -438,7 +439,7 @@ def test_server_without_sections_imports_nothing_for_them() -> None:
     program = (
         "import sys, foundation_rt; foundation_rt.Server('x').load_config(); print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_source(program)
     loaded = set(done.stdout.split())
     assert "foundation_rt.base.config.settings" in loaded
     assert not loaded & {"foundation_rt.base.config.sections", "foundation_rt.base.config.loading"}

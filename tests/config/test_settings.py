@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import attrs
@@ -45,6 +43,7 @@ from foundation_rt.base.config.types import (
     StoreUrl,
     VariableName,
 )
+from tests.lab.programs.program import run_source
 
 SECTIONS = (
     ServerSection,
@@ -370,9 +369,7 @@ def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
 @pytest.mark.rule("CONF-21")
 def test_settings_do_not_import_the_loader() -> None:
     program = "import sys, foundation_rt.base.config.settings; print(*sys.modules)"
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    output = run_source(program)
     loading = "foundation_rt.base.config.loading"
     sections = "foundation_rt.base.config.sections"
     costly = {"tomli", "difflib", "orjson", "asyncio", loading, sections}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -20,6 +18,7 @@ from foundation_rt.coordinator import (
     ToolValidationError,
 )
 from tests.lab.checks.public_imports import PACKAGE, private_imports
+from tests.lab.programs.program import run_source
 
 PUBLIC = {
     "ServerPlan",
@@ -95,7 +94,7 @@ def test_serving_and_calling_import_nothing_of_it() -> None:
         "import sys, foundation_rt.server, foundation_rt.client.connecting, foundation_rt.cli.main;"
         "print([name for name in sys.modules if 'coordinator' in name and 'agents' not in name])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    done = run_source(code)
     assert done.stdout == "[]\n"
 
 

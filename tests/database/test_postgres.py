@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,7 +31,7 @@ from foundation_rt.base.database.postgres import (
 from foundation_rt.errors import UsageError
 from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
 from tests.lab.places.services import postgres_schema, unique_name
-from tests.lab.programs.program import program
+from tests.lab.programs.program import program, run_source
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
@@ -348,9 +346,7 @@ def test_password_is_in_no_error() -> None:
 
 def test_missing_extra_is_named() -> None:
     code = "import sys; sys.modules['psycopg'] = None; import foundation_rt.base.database.postgres"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = run_source(code, succeeds=False)
     assert "pip install 'foundation-rt[postgres]'" in done.stderr.splitlines()[-1]
 
 

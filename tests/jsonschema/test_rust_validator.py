@@ -10,6 +10,7 @@ import pytest
 from foundation_rt.base.jsonschema.compilation import ValidationIssue, Validator, compile_schema
 from foundation_rt.base.jsonschema.dialects import URIS
 from foundation_rt.errors import RegistrationError
+from tests.lab.programs.program import run_source
 
 
 def validator(schema: Any, dialect: str = "2020-12", **more: Any) -> Validator:
@@ -59,7 +60,6 @@ def test_refusal_without_extra_names_it_and_keyword(
 
 @pytest.mark.rule("SCHEMA-05")
 def test_engine_is_imported_only_for_modern_dialects() -> None:
-    import subprocess
 
     code = (
         "import sys; from foundation_rt.base.jsonschema.compilation import compile_schema as c;"
@@ -68,7 +68,7 @@ def test_engine_is_imported_only_for_modern_dialects() -> None:
         "c({'type': 'object', 'unevaluatedProperties': False});"
         "assert 'jsonschema_rs' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_source(code)
 
 
 @pytest.mark.rule("SCHEMA-03", "SCHEMA-08")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from starlette.testclient import TestClient as StarletteClient
 from foundation_rt.apps.migration.migrate import NotPythonError, migrate_source
 from foundation_rt.cli.main import main
 from foundation_rt.testing import TestClient
+from tests.lab.programs.program import run_source
 from tests.lab.servers.core import INITIALIZE
 
 FASTMCP = '''\
@@ -801,10 +800,7 @@ def test_callers_in_other_files_call_what_serves(
     assert written["other.py"].startswith("import asyncio\n")
     assert 's.serve("c")\n' in written["other.py"]
     code = "import sys; sys.path.insert(0, sys.argv[1]); import shop; shop.main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], input=b"", capture_output=True, timeout=60
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_source(code, tmp_path)
 
 
 @pytest.mark.rule("MIGR-03")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +27,7 @@ from foundation_rt.features.signatures.constraints import Constraints
 from foundation_rt.protocol.plain_values import write_json
 from foundation_rt.testing import TestClient
 from tests.lab.apps.signatures import arrived, derive_tool, tool_of
+from tests.lab.programs.program import run_source
 from tests.lab.sizes import examples
 
 T = TypeVar("T")
@@ -614,6 +613,5 @@ def test_pydantic_is_not_imported_for_a_program_without_it() -> None:
         "def tool(a: decimal.Decimal, b: typing.Annotated[int, Constraints(minimum=1)]): ...\n"
         "print(*(name for name in sys.modules if 'pydantic' in name))"
     )
-    command = [sys.executable, "-c", program]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = run_source(program)
     assert run.stdout.strip() == ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.agents.ledger.cron import cron_recurrence
 from foundation_rt.errors import UsageError
+from tests.lab.programs.program import run_source
 
 
 def times(expression: str, zone: str, start: str, number: int) -> list[str]:
@@ -146,8 +145,6 @@ try:
 except MissingExtraError as error:
     print(error.extra, error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_source(script)
     assert done.stdout.startswith("schedules ")
     assert "foundation-rt[schedules]" in done.stdout

@@ -15,6 +15,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import AacpSection
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.errors import MissingExtraError, UsageError
+from tests.lab.programs.program import run_source
 from tests.lab.servers.process import command, environment
 
 pytestmark = pytest.mark.rule("AACP-47")
@@ -125,7 +126,5 @@ for name, extra in (("NatsTransport", "nats"), ("PostgresAACPPersistenceAdapter"
 
 
 def test_all_names_but_those_of_extras_import_without_extras() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_EXTRAS], capture_output=True, text=True, timeout=60
-    )
+    done = run_source(_WITHOUT_EXTRAS)
     assert (done.returncode, done.stderr) == (0, "")

@@ -27,6 +27,7 @@ from foundation_rt.client.targets import HttpServer
 from foundation_rt.errors import UsageError
 from tests.lab.login.oauth_world import World, log_in
 from tests.lab.peers.trickle import TRICKLES, trickling
+from tests.lab.programs.program import run_source
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -649,9 +650,7 @@ def test_client_without_a_description_imports_nothing_of_it() -> None:
         "import foundation_rt.client.transports.http;"
         "print([each for each in sys.modules if 'client.auth' in each])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
+    ran = run_source(code)
     assert ran.stdout == "[]\n"
 
 

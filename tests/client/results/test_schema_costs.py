@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from foundation_rt.client.results.schema_costs import MAX_PARTS, MAX_PATTERNS, cost_problem
 from foundation_rt.client.results.tool_schemas import SchemaCheck
+from tests.lab.programs.program import run_source
 
 LATER = "https://json-schema.org/draft/2020-12/schema"
 NAMES = [f"p{number}" for number in range(5000)]
@@ -110,6 +109,5 @@ print(peak() - before)
 @pytest.mark.rule("CTOOL-25")
 def test_no_schema_takes_more_than_fifty_megabytes() -> None:
     """All of them one after the other, in a process of its own; the issue had 2.1 GB for one."""
-    command = [sys.executable, "-c", MEASURE]
-    measured = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    measured = run_source(MEASURE)
     assert int(measured.stdout) < 50 * 1024, measured.stdout

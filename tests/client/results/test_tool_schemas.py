@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 from typing import Any
 
@@ -17,6 +16,7 @@ from foundation_rt.client.errors import InvalidArgumentsError, InvalidResponseEr
 from foundation_rt.client.results.schema_check import MAX_SCHEMA_BYTES
 from foundation_rt.client.results.tool_schemas import ToolSchema
 from tests.lab.peers.client_vectors import cases
+from tests.lab.programs.program import run_source
 from tests.lab.values.json_values import json_values
 
 FORECAST = {
@@ -167,7 +167,7 @@ def test_nothing_is_compiled_before_it_is_needed() -> None:
         "assert tool.check_arguments({}) == ()\n"
         "assert 'fastjsonschema' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=40)
+    run_source(code)
 
 
 UNCHECKABLE = {

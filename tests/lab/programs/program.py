@@ -19,6 +19,7 @@ from typing import Any
 from tests.lab.servers import fork_server
 
 ROOT = Path(__file__).parents[3]
+_PATIENCE = 120.0
 
 
 @contextmanager
@@ -40,6 +41,21 @@ def program(
             yield process
         finally:
             process.kill()
+
+
+def run_source(
+    source: str, *arguments: object, succeeds: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python, given as source text, in a new interpreter to its end.
+
+    Args:
+        arguments: its own.
+        succeeds: whether its exit code has to be 0.
+    """
+    words = [sys.executable, "-c", source, *map(str, arguments)]
+    done = subprocess.run(words, input="", capture_output=True, text=True, timeout=_PATIENCE)
+    assert done.returncode == 0 or not succeeds, done.stderr
+    return done
 
 
 def home_at(folder: Path) -> dict[str, str]:

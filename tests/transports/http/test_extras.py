@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.programs.program import run_source
+
 _PROGRAM = """
 import sys
 sys.modules[{missing!r}] = None
@@ -55,9 +57,7 @@ _WORKERS = (
 )
 def test_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
     program = _PROGRAM.format(missing=missing, use=use)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = run_source(program)
     assert done.stdout.strip() == extra
 
 
