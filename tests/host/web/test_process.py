@@ -104,6 +104,32 @@ async def test_fresh_host_answers_and_ends_without_a_secret_in_its_log(tmp_path:
             assert secret not in log and secret not in frames
 
 
+@pytest.mark.rule("HOST-29", "HOST-11")
+async def test_chat_survives_kill_and_restart_on_sqlite(tmp_path: Path) -> None:
+    words = ("--store", f"sqlite:{tmp_path / 'chats.db'}")
+    script = [["first"], ["begun ", {"hang": True}], ["third"]]
+    with host_process(tmp_path, *words, script=script) as host:
+        async with host.page() as page:
+            await page.turn("a")
+            await page.say("b")
+            await page.until("text")
+            session, seen = page.session, list(page.frames)
+            host.process.process.kill()
+            assert await page.close_code() is not None
+        host.process.wait()
+    with host_process(tmp_path, *words, script=script) as host:
+        after = max(each["seq"] for each in seen if "seq" in each)
+        async with host.page(session, after) as page:
+            assert page.frames[0]["payload"]["state"] == "reconnected"
+            await page.until("turn", state="interrupted")
+            first = [each for each in seen if "seq" in each]
+            later = [each for each in page.frames if "seq" in each]
+            numbers = [each["seq"] for each in (*first, *later)]
+            assert numbers == list(range(1, len(numbers) + 1))
+            await page.turn("c")
+            assert page.text.endswith("third")
+
+
 HINTING = """
 from pathlib import Path
 from foundation_rt import Server, ToolAnnotations
