@@ -14,7 +14,8 @@ FUZZER := atheris==3.0.0
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
-SLOW := tests/bench tests/interop tests/journeys tests/host/page tests/dev/page tests/test_site.py tests/test_types.py
+SLOW := tests/bench tests/interop tests/journeys tests/apps/host/page tests/apps/dev/page tests/test_site.py \
+	tests/test_types.py
 
 # Every process of the tests would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -119,7 +120,7 @@ soak: $(INSTALLED)
 fuzz: $(INSTALLED)
 	@$(UV) $(FUZZER)
 	$(BIN)/python -m tests.fuzz $(ONLY) --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1)
-	$(if $(ONLY),,$(BIN)/python -m tests.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1))
+	$(if $(ONLY),,$(BIN)/python -m tests.apps.host.page.fuzz --inputs $(or $(INPUTS),100000) --seed $(or $(SEED),1))
 
 # SAMPLE=n [SEED=m]: change the core in so many places, one at a time; which of them no test notices. Hours for 300.
 mutants: $(INSTALLED)

@@ -32,14 +32,14 @@ TESTS = [
     "tests/client/results/test_schema_costs.py",
     "tests/client/transports/test_http.py",
     "tests/client/transports/test_http_vectors.py",
-    "tests/jsonschema/test_compilation.py",
-    "tests/jsonschema/test_rust_validator.py",
-    "tests/middleware/test_metrics.py",
-    "tests/middleware/test_rate_limit.py",
-    "tests/middleware/test_tracing.py",
-    "tests/transports/http/test_app.py",
-    "tests/transports/http/test_oauth.py",
-    "tests/transports/http/test_uvicorn_protocol.py",
+    "tests/base/jsonschema/test_compilation.py",
+    "tests/base/jsonschema/test_rust_validator.py",
+    "tests/features/test_metrics.py",
+    "tests/features/test_rate_limit.py",
+    "tests/features/test_tracing.py",
+    "tests/http/test_app.py",
+    "tests/http/test_oauth.py",
+    "tests/http/test_uvicorn_protocol.py",
 ]
 
 PYTHONS = ("3.14", "3.13", "3.12")
@@ -47,12 +47,17 @@ PYTHONS = ("3.14", "3.13", "3.12")
 
 QUICK_TESTS = [
     "tests/client/test_stdio_servers.py",
-    "tests/core",
-    "tests/engine",
+    "tests/features/completions",
+    "tests/features/forwarding",
+    "tests/features/prompts",
+    "tests/features/resources",
+    "tests/features/signatures",
+    "tests/features/subscriptions",
+    "tests/features/tasks",
+    "tests/features/typed",
     "tests/integration/test_http_process.py",
+    "tests/kernel",
     "tests/protocol",
-    "tests/registry",
-    "tests/signatures",
 ]
 
 

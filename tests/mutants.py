@@ -36,8 +36,7 @@ _NO_CORE = ("test_site", "test_types")
 """Slow, and of no line of the core."""
 CORE = ("protocol", "kernel", "features", "base")
 TESTS = (
-    *("builtin", "config", "core", "engine", "features", "jsonschema", "logs", "mcp_json"),
-    *("middleware", "openapi", "property", "protocol", "registry", "server_requests", "signatures"),
+    *("base", "features", "kernel", "property", "protocol"),
     *(path.name for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem not in _NO_CORE),
 )
 """What calls the core in the process of the test."""

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.gateway.test_faults import APP, entry, names_of, write
-from tests.gateway.test_through import OLD, status_of
+from tests.apps.gateway.test_faults import APP, entry, names_of, write
+from tests.apps.gateway.test_through import OLD, status_of
 from tests.lab.host.process import host_process
 from tests.lab.programs.terminal import Terminal
 from tests.lab.servers import fork_server

@@ -11,7 +11,7 @@ import pytest
 from attrs import frozen
 from playwright.sync_api import Browser, expect
 
-from tests.host.page.test_chat import field
+from tests.apps.host.page.test_chat import field
 from tests.lab.host.process import HostProcess, host_process
 from tests.lab.pages.chromium import chromium, shot, watched_page
 from tests.lab.programs import node

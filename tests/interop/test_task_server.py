@@ -15,8 +15,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import ResourceUpdatedNotification, TextContent, TextResourceContents
 
+from tests.apps.task_server.app.servers import TASK, Database, serving
 from tests.lab.servers.process import environment
-from tests.task_server.app.servers import TASK, Database, serving
 
 PATIENCE = 60.0
 

@@ -6,10 +6,10 @@ need is not even imported there.
 
 from __future__ import annotations
 
-_AUDIT = "tests/middleware/test_audit_file.py"
-_GATEWAY = "tests/gateway/test_faults.py"
-_SQLITE = "tests/database/test_sqlite.py"
-_TASKS = "tests/task_server/faults/test_sqlite.py"
+_AUDIT = "tests/features/test_audit_file.py"
+_GATEWAY = "tests/apps/gateway/test_faults.py"
+_SQLITE = "tests/base/database/test_sqlite.py"
+_TASKS = "tests/apps/task_server/faults/test_sqlite.py"
 
 TESTS = (
     "tests/windows",
@@ -18,19 +18,24 @@ TESTS = (
     "tests/client/test_stdio_servers.py",
     "tests/client/transports/test_family.py",
     "tests/client/transports/test_windows_command.py",
-    "tests/core",
-    "tests/engine",
-    "tests/http_client",
+    "tests/base/http_client",
+    "tests/features/completions",
+    "tests/features/forwarding",
+    "tests/features/prompts",
+    "tests/features/resources",
+    "tests/features/signatures",
+    "tests/features/subscriptions",
+    "tests/features/tasks",
+    "tests/features/typed",
     "tests/integration/test_end_of_input.py",
     "tests/integration/test_hostile_input.py",
     "tests/integration/test_http_process.py",
+    "tests/kernel",
     "tests/protocol",
-    "tests/registry",
-    "tests/signatures",
-    "tests/test_files.py",
-    "tests/test_shell_words.py",
-    "tests/config/test_config_files.py",
-    "tests/mcp_json",
+    "tests/base/test_files.py",
+    "tests/base/test_shell_words.py",
+    "tests/base/config/test_config_files.py",
+    "tests/base/mcp_json",
     # Of what uses SQLite, and of applications, a choice: each of its processes takes seconds to
     # start under Wine, and of the others many need a signal, a limit or a mode of POSIX, or a
     # start in time.
@@ -41,19 +46,19 @@ TESTS = (
     f"{_AUDIT}::test_without_atomic_appends_records_wait_for_the_lock",
     "tests/agents/ledger/test_killed.py",
     "tests/agents/ledger/test_setup.py",
-    "tests/coordinator/test_servers.py::test_killed_server_fails_its_call_and_no_other",
-    "tests/dev/test_page_access.py",
-    "tests/examples/test_examples.py::test_files_are_shown_and_read",
-    "tests/examples/test_examples.py::test_folder_cannot_be_left",
-    "tests/dev/test_restarts.py::test_client_stays_and_hears_of_new_tools[2025-11-25]",
-    "tests/gateway/test_command.py::test_unusable_file_stops_the_start[{]",
+    "tests/apps/coordinator/test_servers.py::test_killed_server_fails_its_call_and_no_other",
+    "tests/apps/dev/test_page_access.py",
+    "tests/apps/examples/test_examples.py::test_files_are_shown_and_read",
+    "tests/apps/examples/test_examples.py::test_folder_cannot_be_left",
+    "tests/apps/dev/test_restarts.py::test_client_stays_and_hears_of_new_tools[2025-11-25]",
+    "tests/apps/gateway/test_command.py::test_unusable_file_stops_the_start[{]",
     f"{_GATEWAY}::test_dead_hanging_and_lying_servers_take_nothing_from_the_others",
     f"{_GATEWAY}::test_file_that_changes_is_read_again_under_load",
-    "tests/host/web/test_colours.py::test_pieces_of_code_have_their_kind",
-    "tests/host/web/test_process.py::test_chat_survives_kill_and_restart_on_sqlite",
-    "tests/host/web/test_rest.py",
-    "tests/host/web/test_socket.py",
-    "tests/task_server/app/test_work.py",
+    "tests/apps/host/web/test_colours.py::test_pieces_of_code_have_their_kind",
+    "tests/apps/host/web/test_process.py::test_chat_survives_kill_and_restart_on_sqlite",
+    "tests/apps/host/web/test_rest.py",
+    "tests/apps/host/web/test_socket.py",
+    "tests/apps/task_server/app/test_work.py",
     f"{_TASKS}::test_accepted_jobs_are_done_once_however_often_processes_are_killed",
     "tests/test_vectors.py",
 )
@@ -68,15 +73,16 @@ _CONSOLE = "Wine's console holds an output that the server has closed"
 _FORKS = "workers, which are forked"
 
 NEEDS = {
-    "tests/config/test_config_files.py::test_a_file_that_cannot_be_read": "links, not in Wine",
-    "tests/core/tasks/test_process.py": "a scripted host of processes (signals, poll)",
-    "tests/engine/test_interruptions.py": "the reactor of POSIX (poll)",
-    "tests/http_client/test_connection.py": "uvloop",
-    "tests/dev/test_page_access.py::test_descriptors_of_readers_and_restarts_are_given_back": (
+    "tests/base/config/test_config_files.py::test_a_file_that_cannot_be_read": "links, not in Wine",
+    "tests/features/tasks/test_process.py": "a scripted host of processes (signals, poll)",
+    "tests/kernel/engine/test_interruptions.py": "the reactor of POSIX (poll)",
+    "tests/kernel/stdio": "descriptors and the reactor of POSIX (poll)",
+    "tests/base/http_client/test_connection.py": "uvloop",
+    "tests/apps/dev/test_page_access.py::test_descriptors_of_readers_and_restarts_are_given_back": (
         "descriptors in /proc"
     ),
-    "tests/dev/test_page_access.py::test_state_has_target_servers_and_clients": "kill(pid, 0)",
-    "tests/mcp_json/test_agreement.py::test_record_is_the_users_alone": "modes of POSIX",
+    "tests/apps/dev/test_page_access.py::test_state_has_target_servers_and_clients": "kill(pid, 0)",
+    "tests/base/mcp_json/test_agreement.py::test_record_is_the_users_alone": "modes of POSIX",
     **{
         f"tests/client/test_misbehaving_stdio.py::test_a_server_that_ends_during_a_call[{acts}]": (
             _CONSOLE
@@ -109,7 +115,7 @@ SAMPLES = {
     "tests/test_vectors.py::test_a_real_process_answers_as_the_vector_says": 7,
     "tests/client/test_misbehaving_http.py": 5,
     "tests/client/test_misbehaving_stdio.py": 2,
-    "tests/signatures": 3,
+    "tests/features/signatures": 3,
 }
 """Of these every so many tests is run: their cases start a process each, or are many and pure."""
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from tests.lab.programs.node import install
 
-_FOLDER = Path(__file__).parents[2] / "host" / "page"
+_FOLDER = Path(__file__).parents[2] / "apps" / "host" / "page"
 
 
 def axe_source() -> str:
