@@ -17,10 +17,10 @@ from ...base.database.errors import (
     DatabaseReadOnlyError,
     DatabaseUnavailableError,
 )
-from ...base.jsonschema.objects import closed_object
 from ...errors import ErrorCode, ToolError
 from ...kernel.registry.tool_definition import ToolDefinition
 from ...protocol.tool_annotations import ToolAnnotations
+from .validation import closed_object
 
 if TYPE_CHECKING:
     from ...features.context import ToolContext

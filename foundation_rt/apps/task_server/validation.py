@@ -66,6 +66,18 @@ def date(description: str) -> dict[str, Any]:
     }
 
 
+def closed_object(
+    properties: Mapping[str, Any], required: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the schema of an object without other members; all are required by default."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [*(properties if required is None else required)],
+        "additionalProperties": False,
+    }
+
+
 def array(items: Mapping[str, Any], description: str | None = None, **more: Any) -> dict[str, Any]:
     """Return the schema of an array; one with a description is an argument, and not empty."""
     if description is None:

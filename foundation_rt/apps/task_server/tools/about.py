@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....base.jsonschema.objects import closed_object
 from ....errors import ErrorCode, ToolError
-from ..validation import DIALECT, STRING, array, task_schema
+from ..validation import DIALECT, STRING, array, closed_object, task_schema
 
 if TYPE_CHECKING:
     from ....features.context import ToolContext

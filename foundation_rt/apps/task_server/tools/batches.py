@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ....base.files import open_below, path_below
-from ....base.jsonschema.objects import closed_object
 from ....errors import ErrorCode, ToolError
 from ..services import RETRY_AFTER_MS, principal_of, quota_exceeded
 from ..store import Change
@@ -31,6 +30,7 @@ from ..validation import (
     STRING,
     WITHOUT_NUL,
     array,
+    closed_object,
     encode_payload,
     integer,
     nullable,

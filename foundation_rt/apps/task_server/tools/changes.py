@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....base.jsonschema.objects import closed_object
 from ....errors import ErrorCode, ToolError
 from ..services import principal_of, quota_exceeded
 from ..validation import (
@@ -18,6 +17,7 @@ from ..validation import (
     STORED_TASK,
     TASK_ID,
     array,
+    closed_object,
     integer,
     or_null,
     read_members,

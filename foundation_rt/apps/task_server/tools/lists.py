@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import orjson
 from attrs import astuple
 
-from ....base.jsonschema.objects import closed_object
 from ..tasks import PRIORITIES, STATUSES, SortKey, Task
 from ..validation import (
     BOOLEAN,
@@ -31,6 +30,7 @@ from ..validation import (
     TASK_ID,
     array,
     choice,
+    closed_object,
     date,
     integer,
     nullable,
