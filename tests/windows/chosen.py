@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _AUDIT = "tests/features/test_audit_file.py"
 _GATEWAY = "tests/apps/gateway/test_faults.py"
+_LIMITS = "tests/kernel/test_execution_limits.py"
 _SQLITE = "tests/base/database/test_sqlite.py"
 _TASKS = "tests/apps/task_server/faults/test_sqlite.py"
 
@@ -77,6 +78,8 @@ NEEDS = {
     "tests/features/tasks/test_process.py": "a scripted host of processes (signals, poll)",
     "tests/kernel/engine/test_interruptions.py": "the reactor of POSIX (poll)",
     "tests/kernel/stdio": "descriptors and the reactor of POSIX (poll)",
+    f"{_LIMITS}::test_memory_is_peak_if_kernel_reports_no_other": "getrusage",
+    f"{_LIMITS}::test_resident_memory_is_of_this_process_in_bytes": "memory in /proc",
     "tests/base/http_client/test_connection.py": "uvloop",
     "tests/apps/dev/test_page_access.py::test_descriptors_of_readers_and_restarts_are_given_back": (
         "descriptors in /proc"
