@@ -469,7 +469,7 @@ def test_traceback_shows_every_frame(
     err = capsys.readouterr().err
     assert err.startswith("foundation-rt: raising.py cannot be imported: JSONDecodeError")
     assert "Traceback (most recent call last):" in err
-    assert "json/decoder.py" in err and "apps.py" in err
+    assert "json/decoder.py" in err and "server_loading.py" in err
     assert "--traceback shows" not in err
 
 
