@@ -212,9 +212,22 @@ def _submit(key: bytes, turn: ChatTurn, settings: SessionSettings, now: int) -> 
     return True
 
 
+class LeaseLapsedError(Exception):
+    """This worker counts as dead at the moment."""
+
+
 def begin_turn(key: bytes, worker: str | None) -> Steps[BegunTurn | None]:
-    """Let the next waiting turn run at a worker; there is one alone without an id."""
-    chats, turns = yield ask((statements.LOCK_RUNNING, (key,)), (statements.NEXT_TURN, (key,)))
+    """Let the next waiting turn run at a worker; there is one alone without an id.
+
+    Raises:
+        LeaseLapsedError: others would end the turn at once.
+    """
+    lease = [] if worker is None else [(statements.HOLD_LEASE, (worker,))]
+    *leases, chats, turns = yield ask(
+        *lease, (statements.LOCK_RUNNING, (key,)), (statements.NEXT_TURN, (key,))
+    )
+    if [] in leases:
+        raise LeaseLapsedError
     if not chats:
         return None
     [(chat, version, running, runs_at)] = chats

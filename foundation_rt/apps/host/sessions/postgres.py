@@ -15,7 +15,15 @@ from ....base.database.migrations import migrate_postgres, read_migrations
 from ....base.database.postgres import PostgresConnections, Query, Row, Transaction, read_url
 from . import statements
 from .interruption import interrupted
-from .operations import DatabaseChatStore, ForEach, StatementStep, Steps, ask, begin_turn, load
+from .operations import (
+    DatabaseChatStore,
+    ForEach,
+    LeaseLapsedError,
+    StatementStep,
+    Steps,
+    begin_turn,
+    load,
+)
 from .postgres_workers import WorkerPresence
 from .rows import to_blob
 from .store import BegunTurn, Command, SessionSettings, StoreEvents
@@ -28,17 +36,6 @@ _STATEMENT_MS = 4_000
 _OPERATION_S = 4.0
 """Shorter than a lease: a worker that is stopped keeps nobody from ending its turns for long."""
 _CONNECTIONS = 8
-
-
-class _LeaseLapsed(Exception):
-    """This worker counts as dead at the moment."""
-
-
-def _begin_turn_at(worker: str, key: bytes) -> Steps[BegunTurn | None]:
-    [lives] = yield ask((statements.HOLD_LEASE, (worker,)))
-    if not lives:
-        raise _LeaseLapsed
-    return (yield from begin_turn(key, worker))
 
 
 def _queries(step: StatementStep) -> list[Query]:
@@ -165,8 +162,8 @@ class PostgresChatStore(DatabaseChatStore):
         """See `ChatStore`."""
         workers = self._open[1]
         while True:
-            with suppress(_LeaseLapsed):
-                return await self.transact(partial(_begin_turn_at, workers.id, key))
+            with suppress(LeaseLapsedError):
+                return await self.transact(partial(begin_turn, key, workers.id))
             await workers.renew()  # others would end the turn at once
 
     async def command(self, key: bytes, command: Command) -> bool:
