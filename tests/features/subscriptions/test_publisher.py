@@ -87,6 +87,10 @@ def test_changes_of_a_list_that_follow_one_another_are_announced_together() -> N
     assert peer.received == []
     scheduler.advance(0.02)
     assert peer.take() == [LIST_CHANGED]
+    publisher_of(rig).lists.list_changed("tools")  # 10 ms after those that were held
+    assert peer.received == []
+    scheduler.advance(0.05)
+    assert peer.take() == [LIST_CHANGED]
     scheduler.advance(1)
     assert peer.received == scheduler.timers == []
     scheduler.close()

@@ -140,6 +140,9 @@ def test_second_signal_ends_process_at_once(
     else:
         harness.signal(signal.SIGTERM)
         assert harness.woken.wait(PATIENCE)
+        harness.block()  # what it reports after it has looked at its limit
+        harness.blocked.get(timeout=PATIENCE)
+        assert harness.ended.empty()
         harness.signal(signal.SIGTERM)
     assert harness.exit_code() == 143
 
