@@ -13,7 +13,7 @@ def give_back(level: int) -> int:
     """Give free memory back to the system if 8 MiB more are resident than after the last time.
 
     After a large message glibc keeps blocks of that size: 20 MB after one of 8 MB. It would not
-    with a fixed threshold of mmap, but a large message would take two to five times the CPU time.
+    with a fixed threshold of mmap, but each large message would take 1.3 times the CPU time.
 
     Args:
         level: what this function returned the last time; 0 the first time.
