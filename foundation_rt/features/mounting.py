@@ -116,7 +116,6 @@ class _MountedCompleters(dict[str, Completer]):
     """The completers of an entry, also those that come later, with the state of their server."""
 
     def __init__(self, completers: dict[str, Completer], mount: Mount) -> None:
-        super().__init__()
         self._completers = completers
         self._mount = mount
 

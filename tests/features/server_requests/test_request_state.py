@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.features.server_requests.request_state import (
@@ -64,6 +64,7 @@ def test_no_character_can_be_changed(data: st.DataObject) -> None:
 
 @pytest.mark.rule("ASK-33")
 @given(st.text())
+@example("text.täg")
 def test_malformed_state_text_is_refused(sealed: str) -> None:
     assert refusal(sealed) == "state_tampered"
 

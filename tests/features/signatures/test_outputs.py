@@ -236,6 +236,8 @@ def test_a_schema_given_by_hand_is_used_as_it_is() -> None:
         (ToolResult | None, False),
         (dict[int, str], True),
         (dict[complex, str], False),
+        (dict[tuple[int, int], str], False),
+        (dict[Row, str], False),
         (complex, False),
         ("Nowhere", False),
     ],
