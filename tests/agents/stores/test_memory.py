@@ -6,16 +6,18 @@ Here is also shown that the machine that compares a store with it finds what a s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 from attrs import evolve
 from hypothesis import Phase, settings
+from hypothesis import strategies as st
 
+from foundation_rt.agents.ledger.types import MessageType
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.memory_usage import Usage
-from tests.agents.stores.beside_memory import run_beside_memory
+from tests.agents.stores.beside_memory import BesideMemory, run_beside_memory
 from tests.agents.stores.contract import (
     Ledger,
     MakeAdapter,
@@ -133,3 +135,88 @@ def test_comparison_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapte
     found = caught.value
     errors = found.exceptions if isinstance(found, BaseExceptionGroup) else [found]
     assert all(isinstance(error, AssertionError) for error in errors)
+
+
+# -- too rare for a hunt: recorded histories ------------------------------------------------------
+
+
+class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
+    async def claim(self, claiming: Any, now_ms: int) -> Any:
+        for levels in self.ledger.waiting.values():
+            for queue in levels.values():
+                for request_id in sorted(queue, reverse=True):
+                    queue[request_id] = queue.pop(request_id)
+        return await super().claim(claiming, now_ms)
+
+
+class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
+    async def complete(self, completions: Any, now_ms: int) -> Any:
+        records = (self.ledger.requests.get(each.request_id) for each in completions)
+        newest = [
+            each if record is None else evolve(each, epoch=record.epoch)
+            for each, record in zip(completions, records, strict=True)
+        ]
+        return await super().complete(newest, now_ms)
+
+
+class _Recorded(st.DataObject):
+    """Gives what was drawn, in order."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = iter(values)
+
+    def draw(self, strategy: Any, label: Any = None) -> Any:
+        return next(self.values)
+
+
+def request(name: str) -> tuple[Any, ...]:
+    return ("b", b"1", 1000, 0, 1, "a", False, MessageType.REQUEST, name)
+
+
+@contextmanager
+def beside_memory(kind: type[InMemoryAACPPersistenceAdapter]) -> Iterator[BesideMemory]:
+    class Machine(BesideMemory):
+        @staticmethod
+        @contextmanager
+        def place() -> Iterator[MakeAdapter]:
+            yield kind
+
+    machine = Machine()
+    try:
+        machine.begin()
+        yield machine
+    finally:
+        machine.teardown()
+
+
+def differs(kind: type[InMemoryAACPPersistenceAdapter]) -> AbstractContextManager[object]:
+    """Return what holds that a store with a bug is told from the one that is right."""
+    is_right = kind is InMemoryAACPPersistenceAdapter
+    return nullcontext() if is_right else pytest.raises(AssertionError)
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _ClaimsTheLastFirst])
+def test_comparison_finds_a_claim_out_of_turn(kind: type[InMemoryAACPPersistenceAdapter]) -> None:
+    with beside_memory(kind) as machine:
+        machine.append(_Recorded(2, *request("r0"), *request("r1"), {}))
+        with differs(kind):
+            machine.claim(["b"], "one", 1)
+            machine.records_are_alike()
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize("kind", [InMemoryAACPPersistenceAdapter, _TakesLateOutcomes])
+def test_comparison_finds_an_outcome_that_is_taken_late(
+    kind: type[InMemoryAACPPersistenceAdapter],
+) -> None:
+    with beside_memory(kind) as machine:
+        machine.append(_Recorded(1, *request("r0"), {}))
+        machine.claim(["b"], "one", 1)
+        machine.time_passes(40)
+        machine.claim(["b"], "other", 1)
+        first = machine.claims[0]
+        assert len(machine.claims) == 2
+        with differs(kind):
+            machine.complete(_Recorded([(first.request_id, first.epoch)], False))
+            machine.records_are_alike()
