@@ -25,7 +25,7 @@ from foundation_rt.apps.host.llm.turns import (
 from tests.lab.models.chats import ECHO, Chat, result_of, user
 from tests.lab.models.fake_models import FakeModels
 
-PNG = {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n of a cat").decode()}
+PNG = {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n of a cat.").decode()}
 TIFF = {"mimeType": "image/tiff", "data": "AAAA"}
 PROVIDERS = ("openai", "gemini", "anthropic")
 OWN_IDS = {wire_call_id(f"c{number}", 1): f"c{number}" for number in range(10)}
