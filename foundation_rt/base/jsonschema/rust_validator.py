@@ -209,7 +209,7 @@ _PATTERN_CHARACTER: Final = 1
 
 
 def step_limit(
-    analysis: SchemaAnalysis, max_steps: int, *, linear: bool = False
+    analysis: SchemaAnalysis, max_steps: int, *, linear: bool
 ) -> Callable[[Any], None] | None:
     """Return a function that raises for values for which the engine may exceed `max_steps`.
 

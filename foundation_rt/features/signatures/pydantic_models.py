@@ -132,7 +132,7 @@ class Adapted:
         for keyword in ("max_digits", "decimal_places"):  # on what is no Decimal
             if keyword in schema:
                 raise UnsupportedType(f"{keyword} does not apply to its type")
-        if "const" in schema and "enum" not in schema:
+        if "const" in schema:
             schema["enum"] = [schema.pop("const")]
         if "oneOf" in schema and "anyOf" not in schema:
             # It is written for tags, which no two alternatives share; pydantic checks it again.

@@ -86,7 +86,10 @@ async def test_unknown_names_go_to_the_forwarder_as_they_came(method: str, revis
 @pytest.mark.parametrize("method", TASK_METHODS)
 async def test_unknown_tasks_go_to_the_forwarder(method: str) -> None:
     forwarder = ScriptedForwarder(lambda request, context: {"status": "working"})
-    async with TestClient(server_of(forwarder), revision=NEW) as client:
+    server, gate = server_of(forwarder), asyncio.Event()
+    server.tool(gate.wait, name="long", task="required")
+
+    async with TestClient(server, revision=NEW) as client:
         result = await client.request(method, params_of(NEW, taskId="t"))
         assert result["status"] == "working"
         with pytest.raises(ProtocolError) as error:  # the extension is not declared
@@ -94,6 +97,9 @@ async def test_unknown_tasks_go_to_the_forwarder(method: str) -> None:
         assert error.value.code == -32021
         with pytest.raises(ProtocolError):
             await client.request(method, params_of(NEW, taskId=7))
+        own = await client.request("tools/call", params_of(NEW, name="long"))
+        await client.request(method, params_of(NEW, **own, inputResponses={}))
+        gate.set()
     [request] = forwarder.requests
     assert (request.params["taskId"], request.name) == ("t", "")
 

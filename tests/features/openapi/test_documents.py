@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from foundation_rt.apps.host.llm.portability import findings
+from foundation_rt.base.yaml_text import parse_yaml
 from foundation_rt.features.openapi.api import Api, read_api
 from foundation_rt.features.openapi.documents import OpenApiError, read_document
 from foundation_rt.features.openapi.schemas import SchemaConverter
@@ -140,6 +141,10 @@ def test_limits_beyond_64_bits_are_doubles() -> None:
 def test_aliases_of_honest_yaml_are_followed() -> None:
     found = read_document(f"{HEAD}x-a: &a {{b: 1}}\nx-c: [*a, *a]\n").document
     assert found["x-c"] == [{"b": 1}, {"b": 1}]
+    text = b"a: &a [{b: 1}]\nc: [*a]"
+    assert parse_yaml(text, max_values=99, max_depth=4)["c"] == [[{"b": 1}]]
+    with pytest.raises(ValueError, match="deeper than 3"):
+        parse_yaml(text, max_values=99, max_depth=3)
 
 
 @pytest.mark.rule("OAPI-05")
@@ -320,15 +325,17 @@ def test_read_only_properties_are_no_arguments() -> None:
             "id": {"type": "integer", "readOnly": True},
             "secret": {"type": "string", "writeOnly": True},
             "name": {"type": "string"},
+            "size": {"enum": [1, 2]},
         },
     }
-    assert list(of_body(schema)["properties"]) == ["secret", "name"]
+    assert list(of_body(schema)["properties"]) == ["secret", "name", "size"]
     assert of_body(schema)["required"] == ["name"]
     response = {"200": {"content": {"application/json": {"schema": schema}}}}
     given = document({"/x": {"get": {"operationId": "x", "responses": response}}})
     api = read_api(given, {"base_url": BASE, "strict_outputs": True})
     output = api.tools[0].definition.output_schema
-    assert output is not None and list(output["properties"]) == ["id", "name"]
+    assert output is not None and list(output["properties"]) == ["id", "name", "size"]
+    assert output["properties"]["size"]["enum"] == [1, 2]
 
 
 @pytest.mark.rule("OAPI-14")
