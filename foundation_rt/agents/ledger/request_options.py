@@ -29,6 +29,22 @@ NEVER_RIGHT = (ErrorCode.INVALID_ARGUMENT, ErrorCode.NOT_FOUND, ErrorCode.UNAUTH
 """The errors that another attempt does not mend."""
 
 
+def check_backoff(base_delay_ms: float, max_delay_ms: float, jitter: float) -> None:
+    """Raise `ValueError`, which names the value, unless a backoff may have these."""
+    if not 0 < base_delay_ms <= max_delay_ms <= MAX_DELAY_MS:  # so that NaN is refused too
+        raise ValueError(
+            "base_delay_ms must be above 0, and max_delay_ms not below it"
+            f" and at most {MAX_DELAY_MS}"
+        )
+    if not (_is_number(jitter) and 0 <= jitter <= 1):
+        raise ValueError("jitter must be from 0 to 1")
+
+
+def jittered_ms(delay_ms: float, jitter: float, chance: float) -> int:
+    """Return a delay less its random share, in whole ms (at least 1)."""
+    return max(1, int(delay_ms * (1 - jitter * chance)))
+
+
 @frozen
 class ExecutionRetries:
     """The policy by which one request is executed again when its handler fails (AACP-124).
@@ -55,16 +71,11 @@ class ExecutionRetries:
     def __attrs_post_init__(self) -> None:
         if not (_is_int(self.attempts) and 1 <= self.attempts <= MAX_ATTEMPTS):
             raise ValueError(f"attempts must be an integer from 1 to {MAX_ATTEMPTS:,}")
-        delays = (self.base_delay_ms, self.max_delay_ms)
-        if not (all(map(_is_int, delays)) and 0 < delays[0] <= delays[1] <= MAX_DELAY_MS):
-            raise ValueError(
-                "base_delay_ms must be an integer above 0, and max_delay_ms one that is not below"
-                f" it and at most {MAX_DELAY_MS}"
-            )
+        if not (_is_int(self.base_delay_ms) and _is_int(self.max_delay_ms)):
+            raise ValueError("base_delay_ms and max_delay_ms must be integers")
         if not (_is_number(self.multiplier) and 1 <= self.multiplier <= 1_000):
             raise ValueError("multiplier must be from 1 to 1,000")
-        if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
-            raise ValueError("jitter must be from 0 to 1")
+        check_backoff(self.base_delay_ms, self.max_delay_ms, self.jitter)
         if not (
             isinstance(self.final, list | tuple)
             and len(self.final) <= _MAX_FINAL
@@ -84,7 +95,7 @@ class ExecutionRetries:
         delay = exponential_delay(
             executions, self.base_delay_ms, self.max_delay_ms, self.multiplier
         )
-        return max(1, int(delay * (1 - self.jitter * chance)))
+        return jittered_ms(delay, self.jitter, chance)
 
     def should_execute_again(self, executions: int, error: StructuredError) -> bool:
         """Return whether a request that failed is executed again."""

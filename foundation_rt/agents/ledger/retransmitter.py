@@ -13,7 +13,7 @@ from attrs import define, frozen
 
 from ...base.backoff import exponential_delay
 from ...errors import StructuredError
-from .request_options import MAX_DELAY_MS, ExecutionRetries
+from .request_options import ExecutionRetries, check_backoff, jittered_ms
 from .types import Claim, MessageRecord, MessageState
 
 
@@ -53,15 +53,9 @@ class RetransmissionPolicy:
     def __attrs_post_init__(self) -> None:
         if min(self.max_attempts, self.max_executions, self.max_starts) < 1:
             raise ValueError("max_attempts, max_executions and max_starts must be at least 1")
-        if not 0 < self.base_delay_ms <= self.max_delay_ms <= MAX_DELAY_MS:
-            raise ValueError(
-                "base_delay_ms must be above 0, and max_delay_ms not below it"
-                f" and at most {MAX_DELAY_MS}"
-            )
+        check_backoff(self.base_delay_ms, self.max_delay_ms, self.jitter)
         if not self.backoff_multiplier >= 1:  # so that NaN is refused too
             raise ValueError("backoff_multiplier must be at least 1")
-        if not 0 <= self.jitter <= 1:
-            raise ValueError("jitter must be from 0 to 1")
 
 
 PATIENT_POLICY = RetransmissionPolicy(max_delay_ms=600_000)
@@ -85,7 +79,7 @@ class Retransmitter:
         delay = exponential_delay(
             attempts, policy.base_delay_ms, policy.max_delay_ms, policy.backoff_multiplier
         )
-        return max(1, int(delay * (1 - policy.jitter * self.random())))
+        return jittered_ms(delay, policy.jitter, self.random())
 
     def next_attempt_at_ms(self, message: MessageRecord, now_ms: int) -> int | None:
         """Return when a message that is being sent again now is due next; None gives it up.
