@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .resilience.circuit_breaker import CircuitBreaker as CircuitBreaker
     from .resilience.circuit_breaker import CircuitState as CircuitState
     from .resilience.error_mapping import map_mcp_error as map_mcp_error
+    from .resilience.resilience import Permits as Permits
     from .resilience.retries import RetryPolicy as RetryPolicy
     from .resilience.retries import is_failure as is_failure
     from .results.apps import App as App
@@ -106,6 +107,7 @@ _HOMES = homes_of(
         "options": "ClientOptions ConnectOptions",
         "resilience.circuit_breaker": "BreakerSettings CircuitBreaker CircuitState",
         "resilience.error_mapping": "map_mcp_error",
+        "resilience.resilience": "Permits",
         "resilience.retries": "RetryPolicy is_failure",
         "results.results": "CallResult CompletionResult GetPromptResult ListedPromptArgument "
         "Prompt ReadResult Resource ResourceTemplate",

@@ -53,6 +53,7 @@ PUBLIC = {
     "NotOfferedError",
     "Prompt",
     "ListedPromptArgument",
+    "Permits",
     "GetPromptResult",
     "ServerRequestHandlers",
     "ServerRequestRefused",

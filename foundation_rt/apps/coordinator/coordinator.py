@@ -15,6 +15,7 @@ from attrs import define
 from ...base.file_changes import FileWatch
 from ...client import CallResult, InvalidResponseError, MCPError, ToolCallError, ToolSchema
 from ...errors import ErrorCode, UsageError
+from ...protocol.methods import TOOLS_CALL
 from .catalogue import Definition
 from .connection_pool import ConnectionKey, PooledConnection
 from .guarded_request import CircuitRefusal, GuardedRequest
@@ -37,7 +38,6 @@ from .requests import (
     ToolNotFoundError,
     ToolValidationError,
     failure_of,
-    priority_of,
 )
 from .server_connections import ServerConnections, key_of_call
 from .server_group import ServerGroup, ServerStatus
@@ -321,28 +321,16 @@ class Coordinator:
         before, began = task.cancelling(), asyncio.get_running_loop().time()
         try:
             supervisor, tool = await self._find(tool_name, given, called_id, timeout_ms)
-            settings = supervisor.plan.settings
-            allowed, longest = supervisor.time_of(tool, timeout_ms)
+            asked = (timeout_ms, priority, more.get("idempotent"), principal)
+            retries = retry_options or ONE_RETRY
+            guarded = GuardedRequest(supervisor, TOOLS_CALL, tool, began, *asked, retries)
             definition = supervisor.tools[tool]
-            record = self._servers.record(supervisor.server_id, tool)
-            idempotent = more.get("idempotent")
-            guarded = GuardedRequest(
-                supervisor,
-                inside_name(supervisor.server_id, tool),
-                record,
-                began + allowed / 1000,
-                began + longest / 1000,
-                priority_of(priority),
-                retry_options or ONE_RETRY,
-                definition.is_idempotent if idempotent is None else idempotent,
-                self._settings.now,
-                principal,
-            )
-            key = key_of_call(settings.isolation, session, principal)
+            key = key_of_call(supervisor.plan.settings.isolation, session, principal)
             try:
                 return await _call(guarded, definition, given, more, key)
             except CircuitRefusal as refusal:
-                last = record.metrics.reliability.last_failure
+                assert guarded.record is not None
+                last = guarded.record.metrics.reliability.last_failure
                 raise ToolCircuitOpenError(
                     guarded.name,
                     refusal.failures,

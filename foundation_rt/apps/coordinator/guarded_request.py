@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,11 +21,13 @@ from ...client import (
     CircuitOpenError,
     ConnectionLostError,
     MCPError,
+    Permits,
     SessionExpiredError,
-    is_failure,
 )
+from ...protocol.methods import facts
 from .connection_pool import ConnectionKey, PooledConnection
-from .requests import Priority, RetryOptions
+from .names import inside_name
+from .requests import ONE_RETRY, Priority, RetryOptions, priority_of
 from .supervisor import ServerSupervisor
 from .tool_record import ToolRecord
 
@@ -37,14 +38,9 @@ Result = TypeVar("Result")
 Send = Callable[[PooledConnection, float | None], Awaitable[Result]]
 """Sends the request once: takes the connection, and the time with progress or None, in s."""
 
-Verdict = Callable[[CircuitBreaker, Any, float], None]
-SUCCEEDED: Verdict = CircuitBreaker.succeeded
-FAILED: Verdict = CircuitBreaker.failed
-HUNG: Verdict = partial(CircuitBreaker.failed, lasts=True)
-ABANDONED: Verdict = CircuitBreaker.abandoned
+_HUNG = partial(CircuitBreaker.failed, lasts=True)
 
 _LONGEST_WAIT = 5.0  # seconds before a retry, whatever the server asks for
-_SAYS_NOTHING = {"E207", "E208"}
 
 
 class CircuitRefusal(CircuitOpenError):
@@ -70,31 +66,52 @@ class GuardedRequest:
 
     Args:
         supervisor: of its server.
-        name: of the tool or the method, for messages.
-        record: of its tool; None if it is of no tool.
-        deadline: time of the loop, in s.
-        last_deadline: up to which progress extends it; equal to it if it does not.
-        is_idempotent: whether it may run twice.
-        now: returns the time of people.
+        method: of the request.
+        tool: that it calls; None if it calls none.
+        since: from when its time counts, time of the loop.
+        timeout_ms: for all of it; None: as its server says.
+        is_idempotent: whether it may run twice; None: what only reads, and as its tool says.
         principal: whose request it is; None if that is not known.
 
     Attributes:
+        name: of the tool or the method, for messages.
+        record: of its tool; None if it is of no known tool.
+        deadline: time of the loop, in s.
+        last_deadline: up to which progress extends it; equal to it if it does not.
         began: when it was sent last, time of the loop; 0 before.
     """
 
     supervisor: ServerSupervisor
-    name: str
-    record: ToolRecord | None
-    deadline: float
-    last_deadline: float
-    priority: Priority
-    retries: RetryOptions
-    is_idempotent: bool
-    now: Callable[[], datetime]
-    principal: str | None = None
+    method: str
+    tool: str | None
+    since: float
+    timeout_ms: float | None
+    priority: Priority = field(converter=priority_of)
+    is_idempotent: bool | None
+    principal: str | None
+    retries: RetryOptions = ONE_RETRY
+    name: str = field(init=False)
+    record: ToolRecord | None = field(default=None, init=False)
+    deadline: float = field(init=False)
+    last_deadline: float = field(init=False)
     began: float = field(default=0.0, init=False)
-    _permits: list[tuple[CircuitBreaker, Any]] = field(factory=list, init=False)
+    _permits: Permits = field(init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        supervisor, tool = self.supervisor, self.tool
+        allowed, longest = supervisor.time_of(tool, self.timeout_ms)
+        self.deadline, self.last_deadline = self.since + allowed / 1000, self.since + longest / 1000
+        self.name = self.method if tool is None else inside_name(supervisor.server_id, tool)
+        known = None if tool is None else supervisor.tools.get(tool)
+        breakers = [supervisor.breaker]
+        if known is not None:
+            self.record = supervisor.group.record(supervisor.server_id, known.name)
+            breakers.append(self.record.breaker)
+        self._permits = Permits(breakers, self._refusal)
+        if self.is_idempotent is None:
+            is_repeatable = facts(self.method).is_repeatable
+            self.is_idempotent = is_repeatable or (known is not None and known.is_idempotent)
 
     async def run(
         self,
@@ -114,14 +131,14 @@ class GuardedRequest:
             raise
         except MCPError:
             if self.record is not None:
-                self.record.metrics.record_failure(self.now())
+                self.record.metrics.record_failure(self.supervisor.group.now())
             raise
         if self.record is not None:
             if _has_failed(result):
-                self.record.metrics.record_failure(self.now())
+                self.record.metrics.record_failure(self.supervisor.group.now())
             else:
                 took = (self._loop.time() - self.began) * 1000
-                self.record.metrics.record_success(self.now(), took)
+                self.record.metrics.record_success(self.supervisor.group.now(), took)
         return result
 
     async def client(self, connection: PooledConnection) -> Client:
@@ -147,7 +164,7 @@ class GuardedRequest:
         send: Callable[[float | None], Awaitable[Result]],
         validate: Callable[[], Awaitable[None]] | None,
     ) -> Result:
-        self._take_permits()
+        self._permits.take()
         try:
             if validate is not None:
                 await validate()
@@ -157,7 +174,7 @@ class GuardedRequest:
             finally:
                 self.supervisor.slots.release(self.principal)
         finally:
-            self._settle(ABANDONED, ABANDONED)
+            self._permits.release()
 
     def remaining(self) -> float:
         """Return the time to the deadline, in s."""
@@ -165,51 +182,24 @@ class GuardedRequest:
 
     # -- circuits
 
-    def _take_permits(self) -> None:
-        """Take a permit of every circuit, or none.
-
-        Raises:
-            CircuitRefusal: one of them is open.
-        """
-        now = self._loop.time()
-        tool = () if self.record is None else (self.record.breaker,)
-        for breaker in (self.supervisor.breaker, *tool):
-            permit = breaker.admit(now)
-            if permit is None:
-                self._settle(ABANDONED, ABANDONED)
-                whose = self.supervisor
-                server_id = whose.server_id if breaker is whose.breaker else None
-                raise CircuitRefusal(
-                    self.name, server_id, breaker.failures, breaker.retry_after(now)
-                )
-            self._permits.append((breaker, permit))
-
-    def _settle(self, of_server: Verdict, of_tool: Verdict) -> None:
-        now, permits = self._loop.time(), self._permits
-        self._permits = []
-        for verdict, (breaker, permit) in zip((of_server, of_tool), permits, strict=False):
-            verdict(breaker, permit, now)
+    def _refusal(self, breaker: CircuitBreaker, after: float) -> CircuitRefusal:
+        whose = self.supervisor
+        server_id = whose.server_id if breaker is whose.breaker else None
+        return CircuitRefusal(self.name, server_id, breaker.failures, after)
 
     def _judge(self, error: MCPError) -> None:
-        """Count a failed attempt at the circuits (BREAK-10, BREAK-16, BREAK-17, COORD-76)."""
+        """Count a failed attempt at the circuits (COORD-21, COORD-76)."""
+        supervisor = self.supervisor
         if isinstance(error, AuthorizationError):
-            self.supervisor.check_login()
+            supervisor.check_login()
         if self.record is not None and _has_hung(error):
-            self.supervisor.hanging.add(self.name)
-            is_the_tools = len(self.supervisor.hanging) == 1
-            self._settle(ABANDONED if is_the_tools else HUNG, HUNG)
-        elif not is_failure(error):
-            is_silent = error.code in _SAYS_NOTHING
-            verdict = ABANDONED if is_silent else SUCCEEDED
-            self._settle(verdict, verdict)
-        elif isinstance(error, SessionExpiredError) or not self.supervisor.counts(error):
-            self._settle(ABANDONED, ABANDONED)
-        elif error.original_code is None and isinstance(
-            error, ConnectionLostError | CallTimeoutError
-        ):
-            self._settle(FAILED, FAILED)
-        else:  # the server has responded
-            self._settle(SUCCEEDED, FAILED)
+            supervisor.hanging.add(self.name)
+            is_the_tools = len(supervisor.hanging) == 1
+            self._permits.settle(CircuitBreaker.abandoned if is_the_tools else _HUNG, _HUNG)
+            return
+        is_lost = isinstance(error, ConnectionLostError | CallTimeoutError)
+        is_the_tools = error.original_code is not None or not is_lost
+        self._permits.settle_error(error, partial(supervisor.counts, error), is_the_tools)
 
     # -- slot
 
@@ -224,10 +214,10 @@ class GuardedRequest:
         if slots.is_free(self.principal):
             slots.take(self.principal)
             return
-        self._settle(ABANDONED, ABANDONED)
+        self._permits.release()
         await self._wait_for_slot()
         try:
-            self._take_permits()
+            self._permits.take()
         except CircuitRefusal:
             slots.release(self.principal)
             raise
@@ -265,11 +255,11 @@ class GuardedRequest:
                     tries += 1
                     await asyncio.sleep(self._delay(error))
                 try:
-                    self._take_permits()
+                    self._permits.take()
                 except CircuitRefusal:
                     raise error from None
             else:
-                self._settle(SUCCEEDED, SUCCEEDED)
+                self._permits.settle(CircuitBreaker.succeeded)
                 self.supervisor.hanging.clear()
                 return result
 

@@ -15,12 +15,11 @@ from attrs import define
 
 from ...client import ConnectionLostError, MCPError, ServerDescription, log_in
 from ...errors import UsageError
-from ...protocol.methods import TOOLS_CALL, facts
+from ...protocol.methods import TOOLS_CALL
 from .catalogue import LIST_METHOD_OF, Definition, offers
 from .connection_pool import EVERYBODY, ConnectionKey, PooledConnection
 from .guarded_request import GuardedRequest
-from .names import inside_name
-from .requests import METHOD_NOT_FOUND, ONE_RETRY, Priority, priority_of
+from .requests import METHOD_NOT_FOUND, Priority
 from .server_group import ServerGroup
 from .server_state import ServerState
 from .supervisor import ServerSupervisor
@@ -226,33 +225,18 @@ class ServerConnections:
         Raises:
             MCPError: there is no result; `wire` of it is the server's own error, if it sent one.
         """
-        supervisor = self._supervisor
-        settings, now = supervisor.plan.settings, asyncio.get_running_loop().time()
+        supervisor, now = self._supervisor, asyncio.get_running_loop().time()
         tool = _tool_of(method, params)
-        allowed, longest = supervisor.time_of(tool, timeout_ms)
-        known = None if tool is None else supervisor.tools.get(tool)
-        if idempotent is None:
-            idempotent = facts(method).is_repeatable or (known is not None and known.is_idempotent)
-        record = None if known is None else self._group.record(self.server_id, known.name)
         guarded = GuardedRequest(
-            supervisor,
-            method if tool is None else inside_name(self.server_id, tool),
-            record,
-            now + allowed / 1000,
-            now + longest / 1000,
-            priority_of(priority),
-            ONE_RETRY,
-            idempotent,
-            self._group.now,
-            principal,
+            supervisor, method, tool, now, timeout_ms, priority, idempotent, principal
         )
-        if settings.isolation is None and supervisor.is_stateless is None:
+        if self.settings.isolation is None and supervisor.is_stateless is None:
             if self.headers_of(client_headers or {}):
                 await self.ready(
                     session=session, principal=principal, client_headers=client_headers
                 )
             else:
-                await supervisor.ready_within(allowed)
+                await supervisor.ready_within(supervisor.time_of(tool, timeout_ms)[0])
 
         async def send(connection: PooledConnection, longest: float | None) -> dict[str, Any]:
             client = await guarded.client(connection)
@@ -263,7 +247,7 @@ class ServerConnections:
                     params,
                     timeout=guarded.remaining(),
                     max_timeout=longest,
-                    idempotent=idempotent,
+                    idempotent=guarded.is_idempotent,
                     handlers=handlers,
                     **more,
                 )

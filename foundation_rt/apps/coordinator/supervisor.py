@@ -290,6 +290,8 @@ class ServerSupervisor:
 
         A connection that is lost, or cannot be made, is one failure however many calls wait for it.
         """
+        if isinstance(error, SessionExpiredError):
+            return False
         if not isinstance(error, ConnectionLostError) or error.original_code is not None:
             return True
         if self._counted == self.ends:

@@ -39,21 +39,25 @@ log = logging.getLogger("foundation_rt.client")
 MAX_TOOL_BREAKERS: Final = 10_000
 """Most tools of one client that have a breaker (BREAK-23)."""
 
-Verdict = Callable[[CircuitBreaker, Permit, float], None]
+Verdict = Callable[[CircuitBreaker, Permit, float], object]
 """Reports the end of a call to one breaker: succeeded, failed or abandoned."""
+
+_SAYS_NOTHING = {"E207", "E208"}
+"""Codes that a proxy may send: they say nothing about the server."""
 
 
 @define(eq=False, repr=False)
 class Permits:
-    """The permits of one call, one of each breaker.
+    """The permits of one call, one of each breaker: of all or of none.
 
     Args:
         breakers: that of the server first, then that of the tool if it has one.
-        what: the call, for messages.
+        refuse: makes the error for a breaker that refuses; takes it, and the seconds until it may
+            admit a call.
     """
 
     breakers: Sequence[CircuitBreaker]
-    what: str
+    refuse: Callable[[CircuitBreaker, float], CircuitOpenError]
     _held: list[Permit] = field(factory=list, init=False)
 
     @property
@@ -79,7 +83,7 @@ class Permits:
             permit = breaker.admit(now)
             if permit is None:
                 self.release()
-                raise self._refusal(breaker.retry_after(now), breaker.failures)
+                raise self.refuse(breaker, breaker.retry_after(now))
             self._held.append(permit)
 
     def renew(self) -> None:
@@ -90,24 +94,46 @@ class Permits:
                 self.release()
                 return
 
-    def settle(self, *verdicts: Verdict) -> None:
-        """Report the end of the call to each breaker."""
-        now = asyncio.get_running_loop().time()
-        held, self._held = self._held, []
-        for breaker, permit, verdict in zip(self.breakers, held, verdicts, strict=False):
-            verdict(breaker, permit, now)
+    def settle(self, of_server: Verdict, of_tool: Verdict | None = None) -> None:
+        """Report the end of the call to each breaker; by default the same to both."""
+        if self._held:
+            now = asyncio.get_running_loop().time()
+            held, self._held = self._held, []
+            verdicts = (of_server, of_tool or of_server)
+            for breaker, permit, verdict in zip(self.breakers, held, verdicts, strict=False):
+                verdict(breaker, permit, now)
+
+    def settle_error(
+        self, error: MCPError, counts: Callable[[], bool], is_the_tools: bool, was_sent: bool = True
+    ) -> None:
+        """Report a call that ended in `error` (BREAK-10, BREAK-16, BREAK-17).
+
+        Args:
+            error: of its last attempt.
+            counts: returns whether a failure is one that was not counted yet.
+            is_the_tools: whether the server has responded, so that a failure is that of the tool.
+            was_sent: whether anything was.
+        """
+        if not is_failure(error):
+            is_response = was_sent and error.code not in _SAYS_NOTHING
+            self.settle(CircuitBreaker.succeeded if is_response else CircuitBreaker.abandoned)
+        elif self._held and counts():
+            of_server = CircuitBreaker.succeeded if is_the_tools else CircuitBreaker.failed
+            self.settle(of_server, CircuitBreaker.failed)
+        else:
+            self.release()
 
     def release(self) -> None:
         """Release what is held: the call says nothing about the server."""
-        if self._held:
-            self.settle(*[CircuitBreaker.abandoned] * len(self._held))
+        self.settle(CircuitBreaker.abandoned)
 
-    def _refusal(self, after: float, failures: int) -> CircuitOpenError:
-        return CircuitOpenError(
-            f"{self.what} was not sent: the server has failed {failures} times "
-            f"and is left alone for another {after:.0f} s",
-            retry_after=after,
-        )
+
+def _refusal(what: str, breaker: CircuitBreaker, after: float) -> CircuitOpenError:
+    return CircuitOpenError(
+        f"{what} was not sent: the server has failed {breaker.failures} times "
+        f"and is left alone for another {after:.0f} s",
+        retry_after=after,
+    )
 
 
 @define(eq=False, repr=False)
@@ -176,9 +202,6 @@ def _log(tool: str | None, before: CircuitState, after: CircuitState) -> None:
 
 Result = TypeVar("Result")
 
-_SAYS_NOTHING = {"E207", "E208"}
-"""Codes that a proxy may send: they say nothing about the server."""
-
 
 @define(eq=False, repr=False)
 class Resilience:
@@ -228,7 +251,7 @@ class Resilience:
             limit = now + max_timeout
             end = min(now + timeout, limit)
             deadline = Deadline(end, self.allowance, self.watch, timeout, limit)
-        permits = Permits(breakers, what)
+        permits = Permits(breakers, partial(_refusal, what))
         reported: MCPError | None = None
         tries = Tries()
         try:
@@ -286,26 +309,21 @@ class Resilience:
     def _succeeded(self, permits: Permits) -> None:
         """Count a success, if anything was sent (BREAK-10)."""
         if permits.are_held:
-            permits.settle(CircuitBreaker.succeeded, CircuitBreaker.succeeded)
+            permits.settle(CircuitBreaker.succeeded)
             self.retries.succeeded()
 
     def _settle(self, permits: Permits, error: MCPError, attempt: Attempt) -> None:
         """Report a call that ended in `error` to the breakers (BREAK-10)."""
-        if not permits.are_held:
-            return
-        if not is_failure(error):
-            is_response = attempt.was_sent and error.code not in _SAYS_NOTHING
-            verdict = CircuitBreaker.succeeded if is_response else CircuitBreaker.abandoned
-            permits.settle(verdict, verdict)
-            return
-        # A connection that is lost, or cannot be made, is one failure, however many wait for it.
-        cause = cause_of(error, attempt)
-        if isinstance(cause, SessionExpiredError) or cause in self._counted:
-            return
-        self._counted.add(cause)
+        counts = partial(self._counts, cause_of(error, attempt))
         is_the_tools = len(permits.breakers) > 1 and attempt.was_answered
-        servers = CircuitBreaker.succeeded if is_the_tools else CircuitBreaker.failed
-        permits.settle(servers, CircuitBreaker.failed)
+        permits.settle_error(error, counts, is_the_tools, attempt.was_sent)
+
+    def _counts(self, cause: MCPError) -> bool:
+        """Return whether a failure is one more, however many calls wait for the connection."""
+        if isinstance(cause, SessionExpiredError) or cause in self._counted:
+            return False
+        self._counted.add(cause)
+        return True
 
 
 def _has_run(reported: MCPError | None) -> bool:
