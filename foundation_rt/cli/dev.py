@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.http_client.values import readable_url
 from ..errors import UsageError
 from .args import FILES, Argument, CliCommand, CommandLine, CommandLineError, Option
 from .person import TRUST
@@ -115,18 +116,12 @@ def _read_target(line: CommandLine) -> DevTarget:
         source = Source(source.read, (), f"dev {found.source}")
         return DevTarget(shown, "program", source, _watch(extra, files), serve)
     line.refuse_app_options()
-    kind = "url" if isinstance(found, HttpServer) else "command"
-    shown = found.url if isinstance(found, HttpServer) else found.description
     if isinstance(found, HttpServer):
-        found = with_login(found)
+        kind, shown, found = "url", readable_url(found.url), with_login(found)
+    else:
+        kind, shown = "command", found.description
     source = Source(single_source("server", found).read, (), f"dev {text}")
-    return DevTarget(_without_secrets(shown), kind, source, _watch(extra))
-
-
-def _without_secrets(url: str) -> str:
-    from ..client.transports.http_headers import describe
-
-    return describe(url) if "://" in url else url
+    return DevTarget(shown, kind, source, _watch(extra))
 
 
 def _program(source: str, line: CommandLine) -> tuple[StdioServer, WatchedFiles]:

@@ -52,7 +52,7 @@ def _load(line: CommandLine) -> Server:
 
 def _read(line: CommandLine) -> tuple[Any, OpenApiOptions]:
     """Return the document of a command line, and the options for it."""
-    from ..features.openapi.upstream import is_same_origin, origin_of
+    from ..base.http_client.values import full_origin, same_origin
 
     source = line.positional[0]
     options: OpenApiOptions = {
@@ -69,9 +69,9 @@ def _read(line: CommandLine) -> tuple[Any, OpenApiOptions]:
         text, found = _fetch(source)
         options["document_url"] = found
         is_sending = options["auth"] or options["headers"]
-        if is_sending and options["base_url"] is None and not is_same_origin(source, found):
+        if is_sending and options["base_url"] is None and not same_origin(source, found):
             raise UsageError(
-                f"{origin_of(source)} redirects to {origin_of(found)} for the document, and"
+                f"{full_origin(source)} redirects to {full_origin(found)} for the document, and"
                 " secrets and headers go only where you say: give --base-url, or that URL"
             )
         return text, options

@@ -165,9 +165,9 @@ class HttpServer:
     max_connections: int = 100
 
     def __attrs_post_init__(self) -> None:
-        from .transports.http_headers import check_headers, split_url
+        from .transports.http_headers import check_headers, check_url
 
-        split_url(self.url)
+        check_url(self.url)
         check_headers(self.headers)
         if self.auth is not None:
             _check_auth(self.auth, self.url, self.headers)

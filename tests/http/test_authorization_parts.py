@@ -26,7 +26,7 @@ from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.http_sections import AuthorizationSection
 from foundation_rt.base.http_client import network
-from foundation_rt.base.http_client.addresses import is_public
+from foundation_rt.base.http_client.values import is_public
 from foundation_rt.client.auth.exchanges import AuthExchanges
 from foundation_rt.client.auth.grants import challenge_of
 from foundation_rt.errors import UsageError

@@ -24,7 +24,6 @@ from urllib.request import getproxies, proxy_bypass
 
 from attrs import define, field, frozen
 
-from .addresses import is_public
 from .connection import MAX_HEAD_BYTES, HttpConnection, RawHeaders
 from .errors import (
     ConnectError,
@@ -34,6 +33,7 @@ from .errors import (
     ProxyError,
     UnsendableError,
 )
+from .values import is_public
 
 CONNECT_SECONDS: Final = 10.0
 """Seconds for a connection, its proxy and its TLS handshake, and to wait for a free connection."""

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from ...base.http_client.addresses import is_public
+from ...base.http_client.values import is_public
 from ...errors import UsageError
 from ..errors import AuthorizationError
 from ..safe_text import readable

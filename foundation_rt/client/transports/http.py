@@ -28,6 +28,7 @@ from urllib.parse import urljoin
 from attrs import define, field
 
 from ...base.http_client.network import CONNECT_SECONDS
+from ...base.http_client.values import readable_url, same_origin
 from ...protocol.framing import LineTooLong
 from ...protocol.methods import INITIALIZE, NOTIFICATIONS_INITIALIZED, SUBSCRIPTIONS_LISTEN
 from ..errors import (
@@ -39,7 +40,7 @@ from ..errors import (
     unexpected_error,
 )
 from ..targets import HttpServer
-from .http_headers import describe, message_headers, same_origin, session_headers, stream_headers
+from .http_headers import message_headers, session_headers, stream_headers
 from .http_streams import EventStreams, HttpExchanges, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, read_refusal
 from .redaction import RedactingReceiver
@@ -96,7 +97,7 @@ class HttpTransport:
     _closing: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.description = describe(self.server.url)
+        self.description = readable_url(self.server.url)
         self._admission = RequestLimiter(self.server.max_connections)
         if self.authorizer is None:
             self.authorizer = authorizer_of(self.server)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from email.utils import mktime_tz, parsedate_tz
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ...errors import UsageError
 from ...protocol.http_headers import encode_header_value
@@ -29,7 +28,6 @@ _SCHEMES = ("http", "https")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _SESSION_ID = re.compile(r"[!-~]+")
-_SECONDS = re.compile(r"[0-9]{1,9}")
 
 # These belong to the transport; the user cannot set them.
 _OWN = re.compile(
@@ -39,33 +37,19 @@ _OWN = re.compile(
 )
 
 
-def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL.
+def check_url(url: str) -> None:
+    """Raise unless a URL is one of HTTP.
 
     Raises:
-        UsageError: it is no HTTP URL; the message does not repeat it, since it may hold secrets.
+        UsageError: it is none; the message does not repeat it, since it may hold secrets.
     """
     try:
         parts = urlsplit(url)
         if parts.scheme in _SCHEMES and parts.hostname and parts.port != 0:
-            return parts
+            return
     except ValueError:
         pass
     raise UsageError("the address of a server is expected as http://host/path or https://host/path")
-
-
-def describe(url: str) -> str:
-    """Return a URL for people: without user, password, query and fragment."""
-    parts = split_url(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path or '/'}"
-
-
-def same_origin(url: str, other: str) -> bool:
-    """Return whether two addresses have scheme, host and port in common (RFC 6454)."""
-    try:
-        return _origin(urlsplit(url)) == _origin(urlsplit(other))
-    except ValueError:
-        return False
 
 
 def check_headers(headers: Mapping[Any, Any]) -> None:
@@ -151,28 +135,5 @@ def is_session_id(text: str) -> bool:
     return _SESSION_ID.fullmatch(text) is not None
 
 
-def read_retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds of a `Retry-After`; None if there is none.
-
-    Args:
-        value: of `Retry-After`: seconds, or a date of HTTP (RFC 9110, 10.2.3).
-        now: seconds since 1970.
-    """
-    if value is None:
-        return None
-    if _SECONDS.fullmatch(value) is not None:
-        return float(value)
-    try:
-        date = parsedate_tz(value)
-        return None if date is None else max(0.0, mktime_tz(date) - now)
-    except (ValueError, OverflowError):
-        return None
-
-
 def _encoded(text: str) -> bytes:
     return encode_header_value(text).encode("ascii")
-
-
-def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
-    default = 443 if parts.scheme == "https" else 80
-    return parts.scheme, parts.hostname, parts.port or default

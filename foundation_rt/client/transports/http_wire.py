@@ -28,6 +28,7 @@ from ...base.http_client.exchange import (
     OutgoingRequest,
 )
 from ...base.http_client.network import CONNECT_SECONDS, Network, RequestUrl
+from ...base.http_client.values import read_retry_after, readable_url, same_origin
 from ...errors import UsageError
 from ...protocol.framing import LineTooLong
 from ..errors import (
@@ -39,14 +40,7 @@ from ..errors import (
 )
 from ..resilience.error_mapping import map_http_status
 from ..targets import HttpServer
-from .http_headers import (
-    EVENTS_TYPE,
-    JSON_TYPE,
-    common_headers,
-    describe,
-    read_retry_after,
-    same_origin,
-)
+from .http_headers import EVENTS_TYPE, JSON_TYPE, common_headers
 from .redaction import Secrets
 
 if TYPE_CHECKING:
@@ -249,9 +243,9 @@ class HttpWire:
         """Return the error for a redirect that is not followed (CHTTP-14)."""
         try:
             target = urljoin(self._url, response.headers.get("location", ""))
-            place = self.secrets.redact(describe(target))[:500]
-        except (ValueError, UsageError):
-            place = "what is no address"
+        except ValueError:
+            target = ""
+        place = self.secrets.redact(readable_url(target))[:500] or "what is no address"
         error = InvalidResponseError(
             f"the server redirects to {place}; one redirect is followed, with status 307 or 308 "
             "and to the same scheme, host and port",
@@ -262,7 +256,7 @@ class HttpWire:
         return error
 
     def _unsent(self, error: Exception) -> MCPError:
-        place = describe(self.server.url)
+        place = readable_url(self.server.url)
         if isinstance(error, ConnectTimeout):
             what = f"there was no connection to {place} within {CONNECT_SECONDS:g} s"
         elif isinstance(error, ProxyError):

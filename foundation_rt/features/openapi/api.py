@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeV
 
 from attrs import define, field, frozen
 
+from ...base.http_client.values import full_origin, same_origin
 from ...base.shell_words import quote
 from ...errors import RegistrationError
 from ...kernel.registry.tool_definition import ToolDefinition
@@ -36,7 +37,7 @@ from .requests import build_request
 from .responses import ApiResponse, resource_contents, tool_error, tool_result, without_secrets
 from .schemas import SchemaConverter
 from .security import Credentials, CredentialSource, read_schemes
-from .upstream import ApiSender, Upstream, is_same_origin, origin_of
+from .upstream import ApiSender, Upstream
 
 if TYPE_CHECKING:
     from ...base.transforms import Transform
@@ -153,7 +154,7 @@ class Api:
     def origins(self) -> list[str]:
         """Return the origins of the tools and resources."""
         used: list[ApiTool | ApiResource] = [*self.tools, *self.resources]
-        return [*dict.fromkeys(origin_of(each.base_url) for each in used)]
+        return [*dict.fromkeys(full_origin(each.base_url) for each in used)]
 
     def sends_secrets(self, security: Iterable[Iterable[str]]) -> bool:
         """Return whether a request carries what the user has given, with these alternatives."""
@@ -290,11 +291,11 @@ class _Reader:
         own = given if given is not None and is_http_url(given) else None
         if not self.api.sends_secrets(operation.security):
             return found
-        if own is not None and is_same_origin(own, found):
+        if own is not None and same_origin(own, found):
             return found
         leave_out = f"--exclude {quote(operation.label)}"
         refused = BaseUrlNeededError(
-            f"the document says that {operation.label} is at {origin_of(found)}, and secrets and"
+            f"the document says that {operation.label} is at {full_origin(found)}, and secrets and"
             f" headers go only where you say: give the base URL that you know the API by, with"
             f" --base-url, or leave the operation out, with {leave_out}"
         )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from ...base.exact_json import loads_bounded
+from ...base.http_client.values import read_retry_after
 from ...errors import ErrorCode, ToolError
 from ...protocol.content import (
     Audio,
@@ -174,9 +174,9 @@ def tool_error(
             details["body"] = body
     elif body:
         details["body"] = body
-    retry_after_ms = _retry_after_ms(response.headers.get("retry-after"))
-    if retry_after_ms is not None:
-        details["retryAfterMs"] = retry_after_ms
+    pause = read_retry_after(response.headers.get("retry-after"), time.time())
+    if pause is not None:
+        details["retryAfterMs"] = min(int(pause * 1000), _MAX_RETRY_MS)
     message = f"{operation.label} answered {status}{': ' if summary else ''}{summary}."
     if status in (401, 403) and advice:
         message += f" It was sent no secret: the operator of this server names one with {advice}"
@@ -217,17 +217,3 @@ def _redacted(text: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[REDACTED]")
     return text
-
-
-def _retry_after_ms(text: str | None) -> int | None:
-    """Return `Retry-After`, which is a number of seconds or a date, in ms."""
-    if text is None:
-        return None
-    if text.isascii() and text.strip().isdigit():
-        return min(int(text.strip()[:9]) * 1000, _MAX_RETRY_MS)
-    try:
-        at = parsedate_to_datetime(text)
-        seconds = (at - datetime.now(at.tzinfo or UTC)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return max(0, min(int(seconds * 1000), _MAX_RETRY_MS))

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from attrs import define, evolve, field
 
 from ...base.abort import call_in_loop, is_task_cancelled
+from ...base.http_client.values import full_origin, same_origin
 from ...errors import AbortError, ErrorCode, MissingExtraError, ToolError
 from ...version import __version__
 from .operations import is_http_url
@@ -215,7 +216,7 @@ def _is_transport_error(error: Exception) -> bool:
 
 
 def _unreachable(request: ApiRequest, error: BaseException) -> ToolError:
-    where = origin_of(request.url)
+    where = full_origin(request.url)
     cause = type(error).__name__
     words = {
         "ConnectError": "nothing answers there: it refuses connections, or its name is unknown",
@@ -255,28 +256,15 @@ def _redirect_target(request: ApiRequest, response: ApiResponse) -> str | None:
         target = urljoin(request.url, location)
     except ValueError:
         target = ""  # no URL, such as http://[x
-    is_same = is_http_url(target) and is_same_origin(target, request.url)
+    is_same = is_http_url(target) and same_origin(target, request.url)
     if is_same and request.method == "GET":
         return target
-    shown = origin_of(target) if is_http_url(target) else "no URL"
+    shown = full_origin(target) if is_http_url(target) else "no URL"
     raise ToolError(
         ErrorCode.INTERNAL,
         f"The API redirects this request to {shown}, which is not followed.",
         {"reason": "redirected", "status": response.status, "origin": shown},
     )
-
-
-def origin_of(url: str) -> str:
-    """Return the scheme, the host and the port of a URL."""
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}:{port}"
-
-
-def is_same_origin(url: str, other: str) -> bool:
-    """Return whether two URLs have the same scheme, host and port."""
-    return origin_of(url) == origin_of(other)
 
 
 # -- logs ----------------------------------------------------------------------------------------

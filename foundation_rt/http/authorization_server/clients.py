@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 from attrs import define, field, frozen
@@ -207,8 +206,3 @@ def _without_port(uri: str) -> tuple[str | None, str] | None:
     if parts is None or parts.scheme != "http" or parts.hostname not in _LOOPBACK_HOSTS:
         return None
     return parts.hostname, uri.partition(parts.netloc)[2]
-
-
-def host_of(uri: str) -> str:
-    """Return host and port of a redirect URI, for people."""
-    return urlsplit(uri).netloc

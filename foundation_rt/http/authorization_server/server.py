@@ -17,6 +17,7 @@ from attrs import astuple, define, evolve, field, frozen
 
 from ...base.config.http_sections import AuthorizationSection, OauthSection
 from ...client.auth.exchanges import MAX_METADATA_BYTES, AuthExchanges
+from ...client.auth.urls import host_of
 from ...errors import UsageError
 from ...features.provider_tokens import ProviderTokens
 from ...protocol.principal import Principal
@@ -25,7 +26,7 @@ from ..auth.introspection import IntrospectionUnavailable
 from ..auth.oauth import ResourceServer, TokenRefused
 from ..request import read_body
 from ..seal import Seal
-from .clients import ClientError, Clients, LoginClient, host_of, is_allowed, public_network
+from .clients import ClientError, Clients, LoginClient, is_allowed, public_network
 from .identity import IdentityProvider, ProviderError
 from .keys import ALGORITHM, SigningKey
 from .logins import GrantRefused, Login, Logins

@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.base.http_client.values import read_retry_after, readable_url, same_origin
 from foundation_rt.client.targets import HttpServer
-from foundation_rt.client.transports.http_headers import (
-    common_headers,
-    describe,
-    read_retry_after,
-    same_origin,
-)
+from foundation_rt.client.transports.http_headers import common_headers
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
 from tests.lab.peers.client_vectors import cases
@@ -81,7 +77,7 @@ def test_headers_that_http_does_not_allow_are_refused_by_name(headers: Any) -> N
     ],
 )
 def test_description_of_a_url_has_no_secrets(url: str, shown: str) -> None:
-    assert describe(url) == shown
+    assert readable_url(url) == shown
     assert SECRET not in repr(HttpServer(url, {"authorization": SECRET}))
 
 

@@ -10,15 +10,15 @@ import math
 import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import orjson
 from attrs import field, frozen
 
+from ....base.http_client.values import read_retry_after
 from .json_values import mapping
 from .service import LLMFailure, LLMServiceError
 
@@ -302,18 +302,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a provider asks to wait, at most 600; None if it asks for none."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
-            return _bounded(float(headers[name]) * unit)
-    with suppress(KeyError, ValueError, OverflowError):
-        at = parsedate_to_datetime(headers["retry-after"])
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return max(0.0, _bounded((at - datetime.now(UTC)).total_seconds(), least=-math.inf))
-    return None
-
-
-def _bounded(seconds: float, least: float = 0.0) -> float:
-    if not seconds >= least:  # also what is no number
-        raise ValueError
-    return min(seconds, MAX_RETRY_AFTER_S)
+            if (seconds := float(headers[name]) * unit) >= 0:  # not so what is no number
+                return min(seconds, MAX_RETRY_AFTER_S)
+    until = read_retry_after(headers.get("retry-after"), time.time())
+    return None if until is None else min(until, MAX_RETRY_AFTER_S)
 
 
 _MAX_DEPTH = 8

@@ -22,6 +22,7 @@ from attrs import define, field
 from foundation_rt import UsageError
 
 from ....base.exact_json import dumps, loads
+from ....base.http_client.values import readable_url, same_origin
 from ....base.logs.redaction import mask_secrets
 from ....client.transports.sse import EventReader, ServerSentEvent
 from .call_assembly import MAX_CHARACTERS, CallAssembler
@@ -143,7 +144,7 @@ class VendorProvider:
             raise UsageError(f"the base URL of {self.name} is none: {error}") from None
 
     async def _note_address(self, request: Any) -> None:
-        self._address = readable_address(str(request.url))
+        self._address = readable_url(str(request.url))
 
     def set_api_key(self, api_key: str) -> None:
         """Use another key from the next request on; those that run keep theirs (LLM-09)."""
@@ -205,7 +206,7 @@ class VendorProvider:
             provider=self.name,
             model=model,
             address=self._address,
-            server=urlsplit(readable_address(self._config.base_url or "")).netloc,
+            server=urlsplit(readable_url(self._config.base_url or "")).netloc,
             variable=self.key_variable,
         )
 
@@ -380,16 +381,6 @@ def _too_long(model: str) -> LLMServiceError:
     return LLMServiceError(text, failure=LLMFailure.REFUSED, model=model)
 
 
-def readable_address(url: str) -> str:
-    """Return a URL without what may be a secret: user, password, query (LLM-33)."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}" if host else ""
-
-
 def _words_of(error: Any) -> str:
     """Return the provider's own words in an error of an SDK that is about a status."""
     found = error.body
@@ -418,6 +409,6 @@ def _redirect_target(url: str, location: str) -> str | None:
     """Return to what other origin a redirect leads, "" if it is none; None if it stays."""
     try:
         place = urljoin(url, location)
-        return None if urlsplit(place)[:2] == urlsplit(url)[:2] else readable_address(place)
     except ValueError:
         return ""
+    return None if same_origin(place, url) else readable_url(place)

@@ -30,7 +30,7 @@ from foundation_rt.apps.host.llm.failures import (
 )
 from foundation_rt.apps.host.llm.providers import make_service
 from foundation_rt.apps.host.llm.service import LLMConfig, LLMFailure, LLMServiceError
-from foundation_rt.apps.host.llm.vendor import readable_address
+from foundation_rt.base.http_client.values import readable_url
 from tests.lab.models.chats import Chat
 from tests.lab.models.fake_models import KEY, FakeModels
 
@@ -137,9 +137,9 @@ def test_wait_is_bounded_whatever_is_asked_for(value: str) -> None:
 
 @pytest.mark.rule("LLM-33")
 def test_address_is_shown_without_what_may_be_a_secret() -> None:
-    shown = readable_address("https://user:pass@x.example:8/v1/chat?key=s#t")
+    shown = readable_url("https://user:pass@x.example:8/v1/chat?key=s#t")
     assert shown == "https://x.example:8/v1/chat"
-    assert readable_address("http://[") == ""
+    assert readable_url("http://[") == ""
 
 
 @pytest.mark.rule("LLM-33")

@@ -203,6 +203,7 @@ def test_host_imports_only_what_is_documented_as_public() -> None:
         "backoff",
         "config.sections",
         "exact_json",
+        "http_client.values",
         "lazy_names",
         "mcp_json",
         "skill_format",
