@@ -7,7 +7,9 @@
 
 Nothing is faked between the client and the tool: lines are framed, parsed, dispatched, validated
 and encoded as they are over stdio. Requests and the transport are those of `foundation_rt.client`;
-errors, notifications and results come as they are on the wire.
+errors, notifications and results come as they are on the wire. `Client` is not below it: that sends
+nothing before a handshake of its own, reads errors into its catalogue, leaves input rounds to the
+caller of `request`, and loads 130 modules of this package where this needs 101.
 """
 
 from __future__ import annotations
