@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from attrs import fields
+
 from ..errors import UsageError
 from .callbacks import check_plain
 from .client import Client
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
         | TransportFactory
     )
 
-_HANDLERS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
+_HANDLERS = tuple(each.name for each in fields(ClientHandlers) if each.init)
 
 
 def connect(

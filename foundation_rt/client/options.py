@@ -187,7 +187,8 @@ def from_environment(given: Mapping[str, Any]) -> ClientOptions:
 class ConnectOptions(TypedDict, total=False):
     """The options of `ClientOptions` and `ClientHandlers`, which describe them.
 
-    A program that wraps `connect` passes them on with ``**options: Unpack[ConnectOptions]``.
+    A program that wraps `connect` passes them on with ``**options: Unpack[ConnectOptions]``. Type
+    checkers derive no such dict from a class, so it stands beside them; a test compares the types.
     """
 
     name: str

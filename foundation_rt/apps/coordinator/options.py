@@ -121,7 +121,10 @@ def _not_own(_: object, __: object, given: Mapping[str, Any]) -> None:
 
 @frozen(kw_only=True, eq=False)
 class CoordinatorSettings:
-    """The options of a coordinator, with their defaults; see `CoordinatorOptions`."""
+    """The options of a coordinator, with their defaults; see `CoordinatorOptions`.
+
+    The type checker compares both where `Coordinator` makes this of them.
+    """
 
     start_wait_ms: float = 10_000
     lists: tuple[str, ...] = field(default=("tools",), converter=_kinds)

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, fields
 
 from ...client import (
     AuthorizationError,
@@ -50,14 +50,7 @@ _NEVER_OPENS = BreakerSettings(failure_threshold=2**31)
 _ONE_ATTEMPT = RetryPolicy(max_attempts=1, repeats_lost=False)
 """Circuits and retries are the coordinator's: they are the same for all connections of a server."""
 
-_ANSWERING = (
-    "handlers",
-    "sampling",
-    "sampling_tools",
-    "elicitation",
-    "elicitation_url",
-    "roots",
-)
+_ANSWERING = ("handlers", *(each.name for each in fields(ClientHandlers) if each.init))
 """Options of connections that answer what a server asks."""
 
 INSTRUCTIONS = "instructions"
