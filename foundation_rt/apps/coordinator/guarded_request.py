@@ -126,7 +126,9 @@ class GuardedRequest:
             MCPError: there is no result.
         """
         try:
-            result = await self._over_connection(key, send, validate)
+            # Before the slot: who waits for a connection must not keep out those that have one.
+            async with self.supervisor.pool.using(key, self.deadline) as connection:
+                result = await self._guarded(partial(send, connection), validate)
         except CircuitRefusal:
             raise
         except MCPError:
@@ -148,16 +150,6 @@ class GuardedRequest:
             client = await self.supervisor.ready_within(self.remaining() * 1000)
         self.began = self._loop.time()
         return client
-
-    async def _over_connection(
-        self,
-        key: ConnectionKey,
-        send: Send[Result],
-        validate: Callable[[], Awaitable[None]] | None,
-    ) -> Result:
-        # Before the slot: calls that wait for a connection must not keep out those that have one.
-        async with self.supervisor.pool.using(key, self.deadline) as connection:
-            return await self._guarded(partial(send, connection), validate)
 
     async def _guarded(
         self,
