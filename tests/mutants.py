@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,11 @@ _PARTS = "FOUNDATION_RT_MUTANTS_PARTS"
 _FIRST = 60
 """So many tests are run at first: most mutants fail one of them."""
 _PATIENCE_S = 600
-"""A mutant whose tests do not end in this time has been noticed."""
+"""A mutant whose first tests do not end in this time has been noticed; of the others, that many
+tests may just take so long."""
+
+_MEMORY = 4 << 30
+"""A mutant that takes more bytes fails: one took all of the machine's."""
 
 _OTHER: dict[type[ast.AST], Any] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -219,12 +224,15 @@ def _is_noticed(mutant: Mutant, tests: list[str], tree: Path) -> bool:
     """Return whether a test fails, does not end, or cannot be collected."""
     mutant.write(tree)
     try:
-        return any(_fails(some, tree) for some in (tests[:_FIRST], tests[_FIRST:]) if some)
+        first, others = tests[:_FIRST], tests[_FIRST:]
+        return _fails(first, tree, at_limit=True) or (
+            bool(others) and _fails(others, tree, at_limit=False)
+        )
     finally:
         shutil.copy2(ROOT / mutant.path, tree / mutant.path)
 
 
-def _fails(tests: list[str], tree: Path) -> bool:
+def _fails(tests: list[str], tree: Path, *, at_limit: bool) -> bool:
     # -B: bytecode of a mutant would be taken for that of the next one in the same second.
     command = [sys.executable, "-B", "-m", "pytest", "-x", *tests]
     try:
@@ -232,7 +240,7 @@ def _fails(tests: list[str], tree: Path) -> bool:
             command, cwd=tree, capture_output=True, timeout=_PATIENCE_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return True
+        return at_limit
     return ended.returncode != 0
 
 
@@ -244,13 +252,15 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="noticed by these tests")
     options = parser.parse_args()
     jobs = os.cpu_count() or 1
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         trees = SimpleQueue[Path]()
         ignored = shutil.ignore_patterns(*NOT_COPIED)
-        for number in range(jobs):
-            tree = Path(shutil.copytree(ROOT, Path(folder, str(number)), ignore=ignored)).resolve()
-            trees.put(tree)
-        by_line, sizes = _tests_by_line(tree, jobs + 1, options.parts, options.tests)
+        first = Path(shutil.copytree(ROOT, Path(folder, "0"), ignore=ignored)).resolve()
+        by_line, sizes = _tests_by_line(first, jobs + 1, options.parts, options.tests)
+        trees.put(first)
+        for number in range(1, jobs):  # with the bytecode of the first one
+            trees.put(Path(shutil.copytree(first, first.with_name(str(number)))))
         sample = _sample(by_line, options.parts, options.sample, options.seed)
 
         def alive(mutant: Mutant) -> Mutant | None:
