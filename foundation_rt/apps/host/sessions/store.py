@@ -273,7 +273,8 @@ class StoreEvents:
 class ChatStore(Protocol):
     """Keeps chats. It belongs to one event loop.
 
-    Every method may raise `DatabaseError`: the store is away, full or read-only.
+    Every method may raise `DatabaseError`: the store is away, full or read-only. Those with a body
+    are right for a store that one worker uses.
     """
 
     is_immediate: bool
@@ -358,9 +359,11 @@ class ChatStore(Protocol):
 
     async def command(self, key: bytes, command: Command) -> bool:
         """Have the worker that runs the turn of a chat do something; return its answer."""
+        return False
 
     async def is_watched(self, key: bytes, within_ms: int) -> bool:
         """Return whether somebody was connected to a chat at another worker lately."""
+        return False
 
     async def decisions(self, principal: str) -> Mapping[str, str]:
         """Return what a principal has decided: a word by subject (CHAT-28)."""
