@@ -24,8 +24,8 @@ from foundation_rt.protocol.jsonrpc import parse
 from tests.lab.clock.virtual_loop import VirtualLoop, run_virtual
 from tests.lab.programs.program import run_source
 from tests.lab.servers.fixture import COMPLETED, ServerFixture, ServerPeer
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 
 
@@ -246,9 +246,7 @@ def test_connections_that_are_fed_at_once_each_get_their_own_answers() -> None:
 
 async def reply(peer: ServerPeer, request_id: int | str) -> Any:
     """Return the result of the tool, after as many turns of the loop as it takes."""
-    async with asyncio.timeout(PATIENCE):
-        while not peer.answers(request_id):
-            await asyncio.sleep(0.0005)
+    await until(lambda: peer.answers(request_id), "the call is answered")
     return peer.outcome(request_id)
 
 
@@ -452,9 +450,7 @@ def test_nothing_is_done_to_a_loop_from_another_thread() -> None:
         await reply(peer, peer.start("task"))
         peer.start("waits")
         peer.connection.close()
-        async with asyncio.timeout(PATIENCE):
-            while rig.server.runtime.engine.running:
-                await asyncio.sleep(0.0005)
+        await until(lambda: not rig.server.runtime.engine.running, "no call runs")
         assert senders == {here}
         assert {name for name, _, _ in where} == {"worker", "task"}
         assert len(rig.records) == 6

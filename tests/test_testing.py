@@ -22,8 +22,8 @@ from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
 from tests.lab.clock.virtual_loop import run_bounded
 from tests.lab.servers.fixture import LIST_CHANGED
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -167,8 +167,7 @@ async def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        while not (client.logs or [{}])[-1].get("outcome"):
-            await asyncio.sleep(0)
+        await until(lambda: (client.logs or [{}])[-1].get("outcome"), "the call is recorded")
         assert client.logs is not None
         assert client.logs[-1]["outcome"] == "aborted"
         with pytest.raises(TimeoutError):
@@ -196,8 +195,7 @@ async def test_leaving_aborts_running_calls_and_fails_pending_requests() -> None
         await call
     with pytest.raises(ConnectionError, match="is closed"):
         await client.call("forecast", city="Oslo")
-    while server.runtime.resources.concurrent_executions:
-        await asyncio.sleep(0)
+    await until(lambda: not server.runtime.resources.concurrent_executions, "no call runs")
     assert client.logs is not None
     assert client.logs[-1]["outcome"] == "aborted"
 

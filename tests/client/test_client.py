@@ -26,9 +26,9 @@ from tests.lab.peers.script_memory import (
     refusal,
     result,
     scripted,
-    settle,
     taking,
 )
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -47,6 +47,7 @@ from tests.lab.peers.script_strategies import (
     over_stdio,
 )
 from tests.lab.sizes import size
+from tests.lab.waiting import settle
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
@@ -135,8 +136,7 @@ async def until_left(client: Client, played: Round) -> list[MCPError | None] | N
     async with asyncio.timeout(LIVENESS):
         playing = asyncio.create_task(play_all(client, played))
         if played.turns is not None:
-            for _ in range(played.turns):
-                await asyncio.sleep(0)
+            await settle(played.turns)
             playing.cancel()
         await asyncio.wait([playing])
     assert tasks() == []

@@ -68,8 +68,7 @@ async def test_a_result_is_returned_as_it_came(method: str, revision: str) -> No
         asked = asyncio.ensure_future(
             client.request(method, {"name": "play", "taskId": "t", "big": 10**30})
         )
-        while not harness.of(method):
-            await asyncio.sleep(0)
+        await harness.until(lambda: harness.of(method))
         (sent,) = harness.of(method)
         harness.transport.receiver.received(raw.replace("ID", sent["id"]).encode(), None)
         assert await asked == ODD

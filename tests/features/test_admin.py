@@ -22,8 +22,8 @@ from foundation_rt.testing import TestClient
 from tests.lab.servers.core import make_config
 from tests.lab.servers.fixture import LIST_CHANGED, ServerFixture, ServerPeer
 from tests.lab.sizes import examples
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 ANYTHING = {"type": "object"}
 NOTHING = {"type": "object", "additionalProperties": False}
 REGISTER, UNREGISTER = REGISTER_TOOL.name, UNREGISTER_TOOL.name
@@ -310,8 +310,7 @@ def test_a_proxy_sends_its_message_to_the_agent(agents_come: str) -> None:
             admin.peer.start("ask", {"targetAgentId": agent, "message": message})
             for agent, message in (("greeter", proxied), ("nobody", proxied), ("greeter", {}))
         ]
-        while not all(admin.peer.answers(each) for each in asked):
-            await asyncio.sleep(0)
+        await until(lambda: all(admin.peer.answers(each) for each in asked), "all are answered")
         answer, unknown, untyped = map(admin.peer.outcome, asked)
         assert unknown["code"] == "NOT_FOUND"
         if agents_come == "never":

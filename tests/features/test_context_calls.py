@@ -11,6 +11,7 @@ import pytest
 from foundation_rt import Principal, Server, TextContents, ToolContext, ToolError
 from foundation_rt.testing import TestClient
 from tests.lab.servers.fixture import ServerFixture
+from tests.lab.waiting import until
 
 if TYPE_CHECKING:
     from nowhere import AppState
@@ -142,8 +143,7 @@ async def test_cancelled_handler_waits_for_its_thread() -> None:
             await call
         assert server.runtime.engine.running
         may_end.set()
-        while server.runtime.engine.running:
-            await asyncio.sleep(0)
+        await until(lambda: not server.runtime.engine.running, "the call ends")
         assert ended == ["a", "handler"]
         assert await client.call("work", word="b") == "b"
         with pytest.raises(ToolError, match="failed"):

@@ -29,6 +29,7 @@ from foundation_rt.client.errors import MCPError
 from foundation_rt.protocol.methods import METHODS
 from foundation_rt.protocol.revisions import REVISIONS, STATELESS_REVISIONS
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
+from tests.lab.waiting import until
 
 STATELESS = STATELESS_REVISIONS[-1]
 REPORTS = {"com.example/reports": {"formats": ["text"]}}
@@ -266,8 +267,7 @@ async def test_deadline_and_cancellation_end_a_handler() -> None:
         assert error.data["code"] == ErrorCode.TIMEOUT
         assert await ended.get() == "deadline"
         task = asyncio.ensure_future(client.request("acme/cancelled"))
-        while not server.runtime.engine.running:
-            await asyncio.sleep(0)
+        await until(lambda: server.runtime.engine.running, "the handler runs")
         task.cancel()
         assert await ended.get() == "cancelled"
 

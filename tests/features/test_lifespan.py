@@ -14,8 +14,7 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.lifespan import Lifespan, LifespanError
 from tests.lab.clock.virtual_loop import run_bounded
-
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, until
 
 
 class Diary:
@@ -267,13 +266,11 @@ def test_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary: D
 
     async def main() -> None:
         starting = asyncio.ensure_future(diary.lifespan.start())
-        while "+queue" not in diary.entries:
-            await asyncio.sleep(0)
+        await until(lambda: "+queue" in diary.entries, "the queue is entered")
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        while "-database" not in diary.entries:
-            await asyncio.sleep(0)
+        await until(lambda: "-database" in diary.entries, "the database is left")
 
     run_bounded(main)
     assert diary.entries == ["+database", "+queue", "-database"]
@@ -306,8 +303,7 @@ def test_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) 
     async def main() -> None:
         starting = asyncio.ensure_future(diary.lifespan.start())
         entered.set()
-        while not diary.lifespan.is_open:
-            await asyncio.sleep(0)
+        await until(lambda: diary.lifespan.is_open, "the hooks are entered")
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
@@ -366,8 +362,7 @@ def test_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
     async def main() -> None:
         await diary.lifespan.start()
         crash.set()
-        while diary.lifespan.is_open:
-            await asyncio.sleep(0)
+        await until(lambda: not diary.lifespan.is_open, "the hooks are left")
         assert diary.lifespan.state is None
         await diary.lifespan.stop(PATIENCE)
 

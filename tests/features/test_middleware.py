@@ -25,8 +25,7 @@ from foundation_rt.testing import ManualClock, TestClient
 from tests.lab.clock.virtual_loop import VirtualLoop, run_bounded
 from tests.lab.servers.engine import EngineHarness, HeldHandler
 from tests.lab.servers.process import environment, serve
-
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, until
 
 Proceed = Callable[[], Awaitable[Any]]
 
@@ -365,8 +364,7 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
             b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
             b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"works"}}\n'
         )
-        while not started.is_set():
-            await asyncio.sleep(0)
+        await until(started.is_set, "the handler runs")
 
     run_bounded(leave)  # which cancels the call's task, and closes the loop
     runtime = server.runtime

@@ -13,6 +13,7 @@ from foundation_rt import UsageError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.probes import KEEP_SECONDS, Probe, ProbeAnswer
+from tests.lab.waiting import block_until, until
 
 PATIENCE_MS = 20_000
 
@@ -96,8 +97,7 @@ def test_function_that_hangs_costs_one_thread_and_no_time() -> None:
         assert threading.active_count() == before + 1
     finally:
         go.set()
-    while (answer := probe.ask_blocking()).problem is not None:
-        pass
+    answer = block_until(probe.ask_blocking, "it recovers", lambda found: found.problem is None)
     assert answer.value == "late"
     assert [line["message"] for line in sink.lines] == [
         "probe 'it' takes too long",
@@ -119,8 +119,7 @@ def test_coroutine_that_takes_too_long_is_cancelled() -> None:
     async def scenario() -> None:
         probe, _, _ = make(function, timeout_ms=1)
         assert (await probe.ask()).problem == "timeout"
-        while not ended:
-            await asyncio.sleep(0)
+        await until(lambda: ended, "the function is cancelled")
         assert (await probe.ask()).problem == "timeout"
 
     asyncio.run(scenario())

@@ -34,10 +34,9 @@ from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
 from tests.lab.servers.core import make_core
 from tests.lab.servers.fixture import ServerFixture
+from tests.lab.waiting import until
 
 DECIDED = Notify(b"decided")
-PATIENCE = 60.0
-
 
 TOOLS = ("a", "b", "c", "echo")
 HANDSHAKEN = Peer(REVISIONS["2025-11-25"])
@@ -314,8 +313,7 @@ async def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
     else:
         client.connection.close()
     buckets.go.set()
-    while rig.server.runtime.engine.running:
-        await asyncio.sleep(0)
+    await until(lambda: not rig.server.runtime.engine.running, "no call runs")
     assert client.unread() == []
     assert ran == []
     assert [each["outcome"] for each in rig.records] == ["aborted"]
@@ -353,8 +351,7 @@ async def test_batch_is_answered_after_its_rate_limited_calls() -> None:
         connection.feed(orjson.dumps(message) + b"\n")
     assert len(messages) == 1
     buckets.go.set()
-    while len(messages) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(messages) >= 2, "the batch is answered")
     assert [each["id"] for each in messages[1]] == [1, 2]
     assert [each["result"]["isError"] for each in messages[1]] == [False, True]
     rig.assert_all_ended()
@@ -515,8 +512,9 @@ async def test_the_clock_is_that_of_the_redis_server(url: str, prefix: str) -> N
     assert await buckets.take("a", rate) is not None
     soon = Rate(1, 20)
     assert await buckets.take("b", soon) is None
-    while await buckets.take("b", soon) is not None:
-        pass
+    await until(
+        lambda: buckets.take("b", soon), "there is a token", lambda refused: refused is None
+    )
     await buckets.close()
 
 

@@ -18,6 +18,7 @@ from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.typed.tool_signature import add_tool
 from foundation_rt.testing import TestClient
 from tests.lab.servers.asgi import visit
+from tests.lab.waiting import block_until
 
 LONG = 20_000
 
@@ -113,8 +114,7 @@ def test_check_that_hangs_is_a_timeout_and_recovers() -> None:
         assert bench.health()["checks"] == {"slow": "timeout"}
     finally:
         go.set()
-    while bench.health()["status"] != "healthy":
-        pass
+    block_until(lambda: bench.health()["status"] == "healthy", "the check recovers")
     assert bench.ready() == (200, {"status": "ok"})
     slow = "readiness check 'slow'"
     assert bench.log() == [f"{slow} takes too long", f"{slow} has recovered"]

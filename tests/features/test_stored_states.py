@@ -19,6 +19,7 @@ from foundation_rt.features.state.states import States
 from foundation_rt.testing import TestClient
 from tests.lab.places.processes import redis_server
 from tests.lab.places.services import need_redis, unique_name
+from tests.lab.waiting import until
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -223,8 +224,10 @@ async def test_unused_states_in_redis_expire_and_those_of_ended_sessions_are_rem
             assert 5_000 < client.pttl(key) <= longest  # type: ignore[operator]
         states.forget("one")
         states.forget("two")
-        while any(b":session:" in key for key in _keys(server)):
-            await asyncio.sleep(0)
+        await until(
+            lambda: not any(b":session:" in key for key in _keys(server)),
+            "the states of sessions are removed",
+        )
         store.save(StateName("three", False), StateChanges({"a": b"1"}, ()))
         states.forget("three")
         states.close()  # the server stops

@@ -35,6 +35,7 @@ from foundation_rt.features.openapi.documents import OpenApiError
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Batch, Malformed, Notification, Request, parse
 from tests.lab.values.hostile_bytes import assert_survived, feed_in_pieces, one_rig
+from tests.lab.waiting import settle
 
 LONGEST_LINE = 64
 STEPS = 20_000
@@ -232,8 +233,7 @@ def http_request(data: bytes) -> None:
                 break
             connection.data_received(part)
             await asyncio.sleep(0)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await settle(5)
         connection.connection_lost(None)
         for _ in range(20):
             if not (tasks := connection.tasks):

@@ -52,6 +52,7 @@ from tests.lab.login.client import CALLBACK, VERIFIER, transaction_of
 from tests.lab.peers.scripted_http import self_signed
 from tests.lab.places.services import need_redis
 from tests.lab.servers import fork_server
+from tests.lab.waiting import until
 
 STATE_KEY = "5e" * 32
 RIGHT: dict[str, Any] = {
@@ -412,8 +413,7 @@ async def test_slow_names_of_clients_hinder_no_other_lookup(
     try:
         with ThreadPoolExecutor(1) as few:
             loop.set_default_executor(few)
-            while len(slow) < 8:
-                await asyncio.sleep(0)
+            await until(lambda: len(slow) >= 8, "eight look-ups are under way")
             assert await loop.getaddrinfo("127.0.0.1", 80)
     finally:
         go.set()
@@ -641,8 +641,7 @@ async def test_refresh_goes_on_when_its_caller_leaves() -> None:
     token = (await begun(found, IdentityTokens("a", None, "r")))["refresh_token"]
     provider.go.clear()
     leaving = asyncio.ensure_future(found.refresh(token, "client"))
-    while not provider.asked:
-        await asyncio.sleep(0)
+    await until(lambda: provider.asked, "the provider is asked")
     leaving.cancel()
     provider.go.set()
     _, answer = await found.refresh(token, "client")
@@ -691,8 +690,7 @@ async def test_refresh_for_a_handler_goes_on_when_it_is_cancelled() -> None:
     [key] = store._values
     provider.go.clear()
     leaving = asyncio.ensure_future(found.provider_token(key))
-    while not provider.asked:
-        await asyncio.sleep(0)
+    await until(lambda: provider.asked, "the provider is asked")
     leaving.cancel()
     provider.go.set()
     assert await found.provider_token(key) == "access-1"

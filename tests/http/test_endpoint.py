@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 import tracemalloc
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -30,6 +29,7 @@ from tests.lab.servers.asgi import (
     visit,
 )
 from tests.lab.servers.http_harness import HttpHarness, harness
+from tests.lab.waiting import block_until, until
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 
@@ -259,15 +259,12 @@ async def test_cancellation_takes_no_reply_from_another_request(harness: HttpHar
     in_flight = channel.connection.session.in_flight
     session.call("wait", 5, tag="first")
     other = session.call("held", 6)
-    async with asyncio.timeout(PATIENCE):
-        while not {5, 6} <= in_flight.keys():
-            await asyncio.sleep(0)
+    await until(lambda: {5, 6} <= in_flight.keys(), "both calls run")
     session.post(cancelled(5))
     again = session.call("wait", 5, tag="again")
     # The handler ends in its thread before the next turn, in which its reply comes after those two.
     free.set()
-    while 6 in in_flight:
-        time.sleep(0)
+    block_until(lambda: 6 not in in_flight, "the handler ends")
     await other.finish()
     assert reply_of(other)["result"]["content"][0]["text"] == "held"
     await harness.until(lambda: "again" in harness.entered)

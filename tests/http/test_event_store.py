@@ -24,13 +24,13 @@ from foundation_rt.http.event_store import (
 from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.places.cable import cable
 from tests.lab.places.services import need_redis, unique_name
+from tests.lab.waiting import PATIENCE, until
 
 SESSION = "session-1"
 RECORD = SessionRecord("alice", "2025-11-25")
 MAX_EVENTS = 5
 MAX_SESSION_BYTES = 4000
 TTL_MS = 60_000
-PATIENCE = 60.0
 
 
 def redis_store(url: str, prefix: str, **changes: Any) -> Any:
@@ -431,8 +431,7 @@ async def test_waiting_writes_are_done_when_redis_is_back(url: str, prefix: str)
 
 
 async def logger_says(logger: RecordedLogger, level: str) -> None:
-    while not any(each == level for each, _ in logger.records):
-        await asyncio.sleep(0.01)
+    await until(lambda: level in dict(logger.records), f"a record of level {level}")
 
 
 @pytest.mark.rule("RESUME-06")

@@ -22,8 +22,8 @@ from foundation_rt.http.auth.authentication import Authenticator
 from foundation_rt.http.serve import HttpServing, make_serving
 from foundation_rt.http.uvicorn_protocol import MAX_HEAD_BYTES, split_request
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
+from tests.lab.waiting import PATIENCE, settle, until
 
-PATIENCE = 60.0
 KEY = {"X-API-Key": "0123456789abcdef0123456789abcdef"}
 REVISION, STATELESS = "2025-11-25", "2026-07-28"
 META = {
@@ -369,11 +369,9 @@ async def test_call_is_cancelled_when_its_client_has_gone() -> None:
         wire.writer.write(call)
         engine = served.serving.runtime.engine
         async with asyncio.timeout(PATIENCE):
-            while not engine.running:
-                await asyncio.sleep(0)
+            await until(lambda: engine.running, "the call runs")
             wire.writer.close()
-            while not served.ended:
-                await asyncio.sleep(0.01)
+            await until(lambda: served.ended, "the call ends")
         assert served.ended == ["disconnected"]
 
 
@@ -492,14 +490,11 @@ async def test_nothing_is_written_while_client_does_not_read(tool: str) -> None:
             if tool == "echo":
                 connection.pause_writing()
             wire.writer.write(wire.call(tool, 2, **arguments))
-            while connection._is_idle():  # type: ignore[union-attr]
-                await asyncio.sleep(0)
+            await until(lambda: not connection._is_idle(), "the request is read")
             connection.pause_writing()
             served.go.set()
-            while engine.running:
-                await asyncio.sleep(0)
-        for _ in range(10):
-            await asyncio.sleep(0)
+            await until(lambda: not engine.running, "the call ends")
+        await settle(10)
         assert not connection._is_idle()  # type: ignore[union-attr]
         connection.resume_writing()
         assert orjson.loads((await wire.answer())[2])["id"] == 2
@@ -514,8 +509,7 @@ async def test_response_after_the_server_began_to_stop_is_the_last() -> None:
         served.go.clear()
         wire.writer.write(wire.call("wait", 2))
         [connection] = served.serving._server.server_state.connections
-        while connection._is_idle():  # type: ignore[union-attr]
-            await asyncio.sleep(0)
+        await until(lambda: not connection._is_idle(), "the request is read")
         connection.shutdown()
         served.go.set()
         _, headers, body = await wire.answer()
@@ -529,8 +523,7 @@ async def test_connection_is_not_closed_while_a_call_waits() -> None:
         await wire.ask(wire.call("echo", text="a"))
         [connection] = served.serving._server.server_state.connections
         wire.writer.write(wire.call("wait", 2))
-        while connection._is_idle():  # type: ignore[union-attr]
-            await asyncio.sleep(0)
+        await until(lambda: not connection._is_idle(), "the request is read")
         connection._answered -= connection.timeout_keep_alive  # type: ignore[union-attr]
         connection.timeout_keep_alive_handler()  # as its time is over
         served.go.set()
@@ -551,8 +544,7 @@ def test_bytes_that_come_while_a_call_waits_are_the_next_requests(
             wire.writer.write(wire.call(tool, 1, **arguments))
             at = 0
             for cut in (*sorted(cuts), len(following)):
-                for _ in range(3):
-                    await asyncio.sleep(0)
+                await settle(3)
                 wire.writer.write(following[at:cut])
                 at = min(cut, len(following))
             served.go.set()
@@ -574,11 +566,9 @@ async def test_call_that_waits_is_cancelled_when_its_client_goes_at_once() -> No
         wire.writer.write(call)
         engine = served.serving.runtime.engine
         async with asyncio.timeout(PATIENCE):
-            while not engine.running:
-                await asyncio.sleep(0)
+            await until(lambda: engine.running, "the call runs")
             wire.writer.transport.abort()
-            while not served.ended:
-                await asyncio.sleep(0.01)
+            await until(lambda: served.ended, "the call ends")
         assert served.ended == ["disconnected"]
 
 

@@ -27,6 +27,7 @@ from foundation_rt.http.cluster.worker_connections import (
 from foundation_rt.http.headers import RequestHead
 from foundation_rt.http.request import HttpRequest
 from tests.lab.servers.asgi import PATIENCE, Visit
+from tests.lab.waiting import settle, until
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nDate: now\r\n"
@@ -210,8 +211,7 @@ async def test_no_more_is_read_than_the_client_takes() -> None:
         before = -1
         while written != before:  # until the worker waits
             before = written
-            for _ in range(1000):
-                await asyncio.sleep(0)
+            await settle(1000)
         assert written <= 4 * size
         visit.leave()
         visit.read()
@@ -290,8 +290,7 @@ async def test_connection_is_used_again_once_its_response_is_complete() -> None:
             visit.read()
             await each.relay(request(visit))
             assert visit.body == b"ok"
-        while len(connections.descriptors) > MAX_IDLE:
-            await asyncio.sleep(0)
+        await until(lambda: len(connections.descriptors) <= MAX_IDLE, "few are idle")
         connections.close()
         assert connections.descriptors == []
 
@@ -326,8 +325,7 @@ async def test_request_that_its_worker_has_not_read_is_sent_again() -> None:
         router = router_to(path, connections)
         await route(router)
         asking = asyncio.create_task(route(router))
-        while connections._idle[path]:
-            await asyncio.sleep(0)
+        await until(lambda: not connections._idle[path], "the connection is in use")
         held[0].transport.abort()
         gone.set()
         visit, refusal = await asking
@@ -341,8 +339,7 @@ async def test_request_that_a_stopping_worker_puts_off_is_sent_again() -> None:
     scripted, connections = Worker(answer=put_off), WorkerConnections()
     async with worker(scripted.serve) as path:
         asking = asyncio.create_task(route(router_to(path, connections)))
-        while not scripted.requests:
-            await asyncio.sleep(0)
+        await until(lambda: scripted.requests, "the request is read")
         scripted.answer = ANSWER
         visit, refusal = await asking
         assert refusal is None and (visit.status, visit.body) == (200, b"ok")
@@ -370,8 +367,7 @@ async def test_connection_that_says_more_than_was_asked_is_closed(answer: bytes)
     async with worker(scripted.serve) as path:
         visit, refusal = await route(router_to(path, connections))
         assert visit.body == b"ok" if refusal is None else refusal.reason == "worker_lost"
-        while connections.descriptors:
-            await asyncio.sleep(0)
+        await until(lambda: not connections.descriptors, "the connection is closed")
 
 
 @pytest.mark.rule("HTTP-71")
@@ -381,6 +377,5 @@ async def test_connection_that_its_worker_has_closed_is_not_used() -> None:
         for _ in range(2):
             visit, _ = await route(router_to(path, connections))
             assert visit.body == b"ok"
-            while connections.descriptors:
-                await asyncio.sleep(0)
+            await until(lambda: not connections.descriptors, "the connection is closed")
     assert scripted.connections == 2

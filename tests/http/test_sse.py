@@ -17,6 +17,7 @@ from foundation_rt.http.sse import (
     encode_priming,
     encode_retry,
 )
+from tests.lab.waiting import until
 
 LONG = 60.0
 
@@ -72,8 +73,7 @@ def test_comment_is_sent_after_silence() -> None:
     async def scenario() -> bytes:
         client, body = SlowClient(), EventBody()
         sending = asyncio.create_task(body.pump(client.send, 0.001))
-        while client.body.count(KEEP_ALIVE) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: client.body.count(KEEP_ALIVE) >= 3, "three comments come")
         body.end()
         await sending
         return client.body

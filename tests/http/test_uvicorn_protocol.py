@@ -28,8 +28,8 @@ from foundation_rt.http.uvicorn_protocol import (
     ResponseWriter,
     UnreadBytes,
 )
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 LONG = 60_000
 CHUNKED = b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 TRAILERS = CHUNKED + b"1\r\nx\r\n0\r\nX-Key: trailer\r\n\r\n"
@@ -126,9 +126,7 @@ async def connect(limits: ConnectionLimits) -> AsyncIterator[UvicornClient]:
     finally:
         writer.transport.abort()
         server.close()
-        async with asyncio.timeout(PATIENCE):
-            while state.connections or state.tasks:
-                await asyncio.sleep(0)
+        await until(lambda: not (state.connections or state.tasks), "all is forgotten")
 
 
 @pytest.mark.rule("HTTP-27")

@@ -17,6 +17,7 @@ from foundation_rt.features.subscriptions.publisher import Announcement
 from foundation_rt.http.cluster import worker_events
 from foundation_rt.http.cluster.session_seal import IdSeal
 from foundation_rt.http.cluster.worker_events import WorkerEvents
+from tests.lab.waiting import until
 
 KEY = "5a" * 32
 
@@ -77,8 +78,7 @@ async def test_announcements_of_a_turn_go_to_all_others_once_and_in_order() -> N
         thread = threading.Thread(target=first.announce, args=[of(3)])
         thread.start()
         thread.join()
-        while len(made.heard[1]) < 4:
-            await asyncio.sleep(0)
+        await until(lambda: len(made.heard[1]) >= 4, "four announcements come")
         assert made.heard == [[], [of(1), session, of(2), of(3)], []]
         [message] = made.published
         assert "note" not in message
@@ -104,12 +104,10 @@ async def test_worker_that_does_not_receive_holds_up_no_other_and_is_bounded(
             number += 1
             await asyncio.sleep(0)
         first.announce(("resource", "x" * 100_000, None, None))
-        while len(made.heard[2]) < number:
-            await asyncio.sleep(0)
+        await until(lambda: len(made.heard[2]) >= number, "all announcements come")
         assert made.heard[2] == [of(each) for each in range(number)]
         loop.add_reader(slow._socket, slow._receive_all, slow._socket)
-        while len(made.heard[1]) < 500:
-            await asyncio.sleep(0)
+        await until(lambda: len(made.heard[1]) >= 500, "what is kept comes")
         assert made.heard[1][:500] == [of(each) for each in range(500)]
         assert made.drops() == 1
 
@@ -127,8 +125,7 @@ async def test_announcements_that_come_while_redis_is_slow_go_together_and_are_b
                 first.announce(of(number))
                 await asyncio.sleep(0)
             made.redis.set()
-            while first._publishing is not None:
-                await asyncio.sleep(0)
+            await until(lambda: first._publishing is None, "nothing is being published")
             made.heard[1].clear()
             for message in made.published:
                 second.receive(message)

@@ -14,6 +14,7 @@ from foundation_rt.http.cluster.session_seal import WorkerName
 from foundation_rt.http.cluster.worker_registry_redis import WorkerRegistry
 from tests.lab.places.processes import redis_server
 from tests.lab.servers.http_server import free_port
+from tests.lab.waiting import until
 
 
 @pytest.mark.rule("HTTP-69")
@@ -69,16 +70,15 @@ async def test_redis_that_vanishes_without_a_word_is_noticed_and_listened_to_aga
                 await there.publish(message)
                 await asyncio.sleep(0.01)
 
-        pings = 0
-        while pings < 6:  # nothing is said meanwhile, and both go on to listen
-            stats = await here._redis.info("commandstats")
-            pings = stats.get("cmdstat_ping", {"calls": 0})["calls"]
-            await asyncio.sleep(0.01)
+        await until(  # nothing is said meanwhile, and both go on to listen
+            lambda: here._redis.info("commandstats"),
+            "six pings",
+            lambda stats: stats.get("cmdstat_ping", {"calls": 0})["calls"] >= 6,
+        )
         assert said("fails") == 0
         await reaches("before")
         redis.freeze()
-        while said("fails") < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: said("fails") >= 2, "both notice that Redis is gone")
         assert not await there.publish("late")
         redis.thaw()
         await reaches("thawed")

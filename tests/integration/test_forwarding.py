@@ -16,6 +16,7 @@ from foundation_rt.client import Client, MCPError, connect
 from foundation_rt.testing import TestClient
 from tests.lab.apps import forwarded_app
 from tests.lab.peers.forwarders import ClientForwarder
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -125,8 +126,7 @@ async def test_cancellation_and_progress_pass_through(place: str, ours: str, the
         await began.wait()
         asked.cancel()
         await asyncio.wait([asked])
-        while not forwarder.cancelled:
-            await asyncio.sleep(0)
+        await until(lambda: forwarder.cancelled, "the call is cancelled")
         assert seen == [(1, 2, "half")]
         assert forwarder.cancelled == ["hang"]
         assert (await client.call("echo", {"value": "on"})).text == "on"

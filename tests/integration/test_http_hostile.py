@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.peers.raw_http import RawClient
 from tests.lab.servers.http_server import HttpServerProcess, serve_http
+from tests.lab.waiting import block_until
 
 APP = '''
 import asyncio, os
@@ -103,11 +104,11 @@ def settled(client: RawClient) -> dict[str, int]:
 
 
 def wait_until_settled(client: RawClient, expected: dict[str, int]) -> None:
-    for _ in range(5000):
-        found = usage(client)
-        if all(found[key] <= expected[key] for key in expected):
-            return
-    raise AssertionError(f"{found} is left of {expected}")
+    block_until(
+        lambda: usage(client),
+        f"no more is left than {expected}",
+        lambda found: all(found[key] <= expected[key] for key in expected),
+    )
 
 
 def is_served(client: RawClient) -> bool:

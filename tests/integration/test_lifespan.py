@@ -18,8 +18,7 @@ from foundation_rt.features.lifespan import LifespanError
 from foundation_rt.testing import ManualClock, TestClient
 from tests.lab.servers.fixture import HANDSHAKE
 from tests.lab.servers.process import ServerProcess, command, environment, run, serve
-
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, until
 
 APP = """
 import asyncio, os, sys, threading
@@ -402,8 +401,7 @@ def test_the_test_client_enters_them_and_waits_for_handlers(clock: Any) -> None:
             async with TestClient(server) as second:
                 assert await second.call("state") == {"thread": "MainThread"}
             call = asyncio.ensure_future(client.call("lingers"))
-            while "started" not in entries:
-                await asyncio.sleep(0)
+            await until(lambda: "started" in entries, "the call runs")
         with pytest.raises(ConnectionError):
             await call
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.lab.peers.raw_http import META, PATIENCE, RawClient, RawResponse
+from tests.lab.peers.raw_http import META, RawClient, RawResponse
 from tests.lab.servers.http_server import HttpServerProcess, serve_http
+from tests.lab.waiting import block_until, until
 
 ALICE, BOB = "alice" * 4, "bob" * 8
 
@@ -137,14 +137,7 @@ def test_a_client_that_holds_its_slots_does_not_hold_those_of_others(
         assert not echoes(server, ALICE)
         assert echoes(server, BOB)
         assert _ready(server)
-    until(lambda: echoes(server, ALICE))  # its connections are gone: its slots are free
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask until it is so; a test that hangs ends after `PATIENCE` seconds."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
+    block_until(lambda: echoes(server, ALICE), "its connections are gone: its slots are free")
 
 
 def _ready(server: HttpServerProcess) -> bool:

@@ -21,6 +21,7 @@ from tests.lab.places.services import need_redis, unique_name
 from tests.lab.servers.fixture import HANDSHAKE
 from tests.lab.servers.http_server import serve_workers
 from tests.lab.servers.process import ServerProcess, run
+from tests.lab.waiting import block_until
 
 APP = """
 import asyncio
@@ -295,9 +296,7 @@ def test_session_with_nothing_but_its_handshake_outlives_its_worker() -> None:
 
         # Once more: what was restored may be restored again, and nothing is refused meanwhile.
         os.kill(successor or 0, signal.SIGTERM)
-        while (found := plain.pid(second)) == successor:
-            pass
-        assert found is not None
+        assert block_until(lambda: plain.pid(second) != successor, "another takes over")
 
 
 @pytest.mark.rule("HTTP-71", "HTTP-67")

@@ -14,5 +14,6 @@
 - `checks`: what is looked at after a test: logs, leaks, schemas, official types, imports
 - `values`: any JSON, hostile values, hostile bytes
 - `typed`: files that only type checkers read
-- `sizes`: how much random tests try; `async_tests`: how coroutine tests run
+- `sizes`: how much random tests try
+- `async_tests`: how coroutine tests run; `waiting`: how a test waits
 """

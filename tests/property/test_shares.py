@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from foundation_rt.features.tasks.feature import Tasks
 from foundation_rt.http.app import HttpApplication
 from tests.lab.servers.asgi import META, REVISION, Visit, post, request, visit
 from tests.lab.sizes import examples
+from tests.lab.waiting import until
 
 KEYS = {"alice": "a" * 16, "bob": "b" * 16}
 CONFIG = ServerConfig(
@@ -183,12 +183,6 @@ histories = st.lists(
 )
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def run_history(history: list[tuple[str, str, int]]) -> None:
     clock = ManualClock()
     server = make_server(clock)
@@ -229,7 +223,7 @@ async def run_history(history: list[tuple[str, str, int]]) -> None:
     for call in manager.calls():
         runtime.engine.abort(call, "cancelled")
     runtime.stop_features("gone")
-    await until(lambda: not runtime.engine.running)
+    await until(lambda: not runtime.engine.running, "no call runs")
     clock.advance(3)
     manager.find("unknown", None)  # what has expired is dropped
     try:

@@ -32,8 +32,8 @@ from foundation_rt.errors import UsageError
 from tests.lab.places.postgres_proxy import ProxyFault, postgres_proxy
 from tests.lab.places.services import postgres_schema, unique_name
 from tests.lab.programs.program import program, run_source
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]
 
 Place = tuple[str, str]
@@ -196,8 +196,10 @@ def test_backend_ended_before_commit_is_not_seen(place: Place, phase: str) -> No
                     other.execute(f"SELECT FROM {place[1]}.t FOR UPDATE".encode())
                     working = asyncio.create_task(connections.transact(work))
                     waiting = "SELECT pid FROM pg_locks WHERE pid = {} AND NOT granted"
-                    while not pids or not rows(place, waiting.format(pids[0])):
-                        await asyncio.sleep(0)
+                    await until(
+                        lambda: pids and rows(place, waiting.format(pids[0])),
+                        "the transaction waits for the lock",
+                    )
                     end()
                 await working
 
@@ -386,8 +388,7 @@ def test_several_reads_see_one_snapshot(place: Place) -> None:
                 reading = asyncio.create_task(connections.read(count, hold, count))
                 holder = other.info.backend_pid
                 waiting = f"SELECT 1 FROM pg_locks WHERE {holder} = ANY(pg_blocking_pids(pid))"
-                while not rows(place, waiting):
-                    await asyncio.sleep(0)
+                await until(lambda: rows(place, waiting), "the read waits for the lock")
                 other.execute(f"INSERT INTO {place[1]}.t VALUES (2)".encode())
                 other.commit()
             first, _, last = await reading
@@ -467,8 +468,7 @@ def test_transaction_that_is_broken_off_leaves_its_connection_usable(
                 if how == "cancelled":
                     holder = other.info.backend_pid
                     blocked = f"SELECT 1 FROM pg_locks WHERE {holder} = ANY(pg_blocking_pids(pid))"
-                    while not rows(place, blocked):
-                        await asyncio.sleep(0)
+                    await until(lambda: rows(place, blocked), "the transaction waits for the lock")
                     waiting.cancel()
                 with pytest.raises((DatabaseError, asyncio.CancelledError)):
                     await waiting
@@ -542,8 +542,7 @@ def test_process_stopped_while_copying_is_ended_by_another(place: Place) -> None
             # What is young, or another application's, is left alone.
             assert await ours.end_stalled_transactions() == 0
             assert await stranger.end_stalled_transactions(0) == 0
-            while not await ours.end_stalled_transactions(0):  # the server reads what it was sent
-                await asyncio.sleep(0)
+            await until(lambda: ours.end_stalled_transactions(0), "it is ended")
             await insert(ours, 10)
 
     with program(STOPPED, *place, name, "copy", 60, says="stopped"):

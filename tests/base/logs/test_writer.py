@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.base.logs.writer import BackgroundWriter
 from tests.lab.programs.pipes import fill, pipe
-
-PATIENCE = 60.0  # seconds after which a test that waits has failed
+from tests.lab.waiting import PATIENCE, block_until
 
 
 def is_writable(fd: int) -> bool:
@@ -482,8 +481,7 @@ def test_only_system_call_under_way_continues_after_close() -> None:
         writer = BackgroundWriter(end, name="late")
         writer.write(b"a" * 200_000)
         read_exactly(reader, 4096)
-        while is_writable(end):  # until the thread's first system call has filled the pipe again
-            pass
+        block_until(lambda: not is_writable(end), "its first system call has filled the pipe again")
         writer.close(0.0)
         assert read_exactly(reader, before - 4096) == b"." * (before - 4096)
         join_thread("late")

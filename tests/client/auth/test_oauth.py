@@ -28,6 +28,7 @@ from foundation_rt.errors import UsageError
 from tests.lab.login.oauth_world import World, log_in
 from tests.lab.peers.trickle import TRICKLES, trickling
 from tests.lab.programs.program import run_source
+from tests.lab.waiting import until
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -300,8 +301,7 @@ async def test_nobody_is_asked_for_a_caller_who_has_gone(world: World) -> None:
     authorizer = Authorizer(world.url, OAuth(login=login))
     with world.lock:  # the authorization server does not answer yet
         task = asyncio.create_task(authorizer.login())
-        while authorizer.flows is None:
-            await asyncio.sleep(0)
+        await until(lambda: authorizer.flows is not None, "a login has begun")
         task.cancel()
         await asyncio.wait([task])
     await authorizer.settled()
@@ -555,8 +555,7 @@ async def test_refresh_goes_on_when_its_caller_has_gone(world: World) -> None:
     with world.lock:  # the authorization server does not answer yet
         client = client_of(world, store=store, login=None)
         call = asyncio.create_task(client.call("echo"))
-        while not client_is_refreshing(client):
-            await asyncio.sleep(0)
+        await until(lambda: client_is_refreshing(client), "the client refreshes")
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
     await client.close()

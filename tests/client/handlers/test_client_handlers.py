@@ -34,8 +34,8 @@ from foundation_rt.protocol.revisions import REVISIONS
 from tests.lab.peers.client_vectors import cases
 from tests.lab.peers.clients import peer
 from tests.lab.values.json_values import json_values
+from tests.lab.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 NEWEST = REVISIONS["2026-07-28"]
 SESSION = REVISIONS["2025-11-25"]
 FORM = {
@@ -353,8 +353,7 @@ def test_handler_in_a_thread_leaves_the_loop_free_and_sees_the_context() -> None
         waiting = asyncio.create_task(
             ClientHandlers(elicitation=wait).handle(ELICIT, FORM, SESSION)
         )
-        while not seen:
-            await asyncio.sleep(0)
+        await until(lambda: seen, "the handler is asked")
         go.set()
         return await waiting
 

@@ -30,9 +30,9 @@ from tests.lab.peers.script_memory import (
     must_be_gone,
     result,
     scripted,
-    settle,
 )
 from tests.lab.values.json_values import json_values
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 

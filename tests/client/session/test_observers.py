@@ -21,8 +21,8 @@ from tests.lab.peers.script_memory import (
     refusal,
     result,
     scripted,
-    settle,
 )
+from tests.lab.waiting import settle
 
 NONCE = {"nonce": "one"}
 LIST_CHANGED = "notifications/tools/list_changed"

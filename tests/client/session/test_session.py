@@ -28,8 +28,8 @@ from tests.lab.peers.script_memory import (
     play,
     refusal,
     scripted,
-    settle,
 )
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 
@@ -79,7 +79,7 @@ async def test_answered_request_is_not_cancelled(acts: list[Act]) -> None:
         (call,) = await begun(client.call("play", arguments))
         receiver = harness.transport.receiver
         harness.transport.release("go")
-        while receiver.requests.pending:
+        while receiver.requests.pending:  # noqa: ASYNC110 -- not a turn later
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
@@ -103,8 +103,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
     async def scenario(client: Client, harness: MemoryHarness) -> None:
         acts: list[Act] = [["progress", 1], ["wait", "two"]]
         first = asyncio.ensure_future(client.call("play", {**NONCE, "acts": [*acts, ["answer"]]}))
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         second = asyncio.ensure_future(client.call("play", {"nonce": "two"}))
         first.cancel()
         assert (await second).text == "two"
@@ -135,8 +134,7 @@ def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
     async def scenario(client: Client, harness: MemoryHarness) -> None:
         (call,) = await begun(client.call("play", {**NONCE, "acts": []}))
         closing = asyncio.ensure_future(client.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         closing.cancel()
         await asyncio.gather(closing, call, return_exceptions=True)
         if turns:

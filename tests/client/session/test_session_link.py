@@ -29,9 +29,9 @@ from tests.lab.peers.script_memory import (
     refusal,
     result,
     scripted,
-    settle,
     taking,
 )
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 
@@ -187,8 +187,7 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
         (call,) = await begun(client.call("play", {"nonce": "x"}))
         harness.transport.farewell = 5.0
         closing = asyncio.ensure_future(client.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         closing.cancel()
         await asyncio.wait([closing])
         if turns:

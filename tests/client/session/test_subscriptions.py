@@ -34,8 +34,8 @@ from tests.lab.peers.script_memory import (
     refusal,
     result,
     scripted,
-    settle,
 )
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 
@@ -228,8 +228,7 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
 
     async def scenario(client: Client, harness: MemoryHarness) -> None:
         entering = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await settle(turns)
         if closes:
             await client.close()
             (outcome,) = await asyncio.gather(entering, return_exceptions=True)

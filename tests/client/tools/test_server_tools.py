@@ -29,10 +29,10 @@ from tests.lab.peers.script_memory import (
     refusal,
     result,
     scripted,
-    settle,
     taking,
     tool,
 )
+from tests.lab.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
 

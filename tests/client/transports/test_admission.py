@@ -14,6 +14,7 @@ from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.errors import UsageError
 from tests.lab.clock.virtual_loop import run_virtual
 from tests.lab.peers.scripted_http import ReceivedRequest, ScriptedHttp, ScriptedReply
+from tests.lab.waiting import until
 
 TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
 ABOUT = {"capabilities": {"tools": {}}, "supportedVersions": ["2026-07-28"]}
@@ -128,8 +129,7 @@ async def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -
             asyncio.ensure_future(client.call("wait", {"number": number}))
             for number in range(1_000)
         ]
-        while holding.open < 7:
-            await asyncio.sleep(0)
+        await until(lambda: holding.open >= 7, "seven connections are open")
         holding.go.set()
         await asyncio.gather(*calls)
     assert holding.most == 7
@@ -146,8 +146,7 @@ async def test_calls_that_wait_end_with_the_client() -> None:
         calls = [
             asyncio.ensure_future(client.call("wait", {"number": number})) for number in range(20)
         ]
-        while not holding.open:
-            await asyncio.sleep(0)
+        await until(lambda: holding.open, "a connection is open")
         await client.close()
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, MCPError)

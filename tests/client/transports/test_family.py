@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.client.transports.process import ChildProcess
+from tests.lab.waiting import PATIENCE, block_until
 
 ROOT = Path(__file__).parent.parent.parent.parent
-PATIENCE = 60.0
-
 # It starts a process that writes to a file for ever, and says so; it ends when nobody asks it to,
 # or never.
 SERVER = """
@@ -58,13 +57,13 @@ async def started(beat: str | os.PathLike[str], how: str) -> ChildProcess:
 
 def wait_until_still(beat: Path) -> None:
     """Wait until nobody writes to a file any more."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def is_still() -> bool:
         size = beat.stat().st_size
         time.sleep(0.3)
-        if beat.stat().st_size == size:
-            return
-        assert time.monotonic() < deadline, "it outlives its client"
+        return beat.stat().st_size == size
+
+    block_until(is_still, "it ends with its client")
 
 
 @pytest.mark.rule("WIN-30", "WIN-31", "CHILD-12")

@@ -40,6 +40,7 @@ from tests.lab.peers.scripted_http import (
 )
 from tests.lab.servers.http_server import serve_http
 from tests.lab.sizes import examples
+from tests.lab.waiting import settle, until
 
 SECRET = "hunter2hunter2"
 TOLD = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
@@ -67,10 +68,8 @@ async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
     async with talking(answer) as talk:
         await talk.begin()
         asked = talk.send("tools/list")
-        while len(talk.server.asked) < 2:
-            await asyncio.sleep(0)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await talk.server.until(lambda: len(talk.server.asked) >= 2)
+        await settle(20)
         assert [each.rpc for each in talk.server.asked][1:] == ["notifications/initialized"]
         taken.set()
         await talk.outcome(asked)
@@ -202,8 +201,7 @@ async def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.Monke
 
     async with talking(never) as talk:
         talk.send("tools/call")
-        while not talk.server.asked:
-            await asyncio.sleep(0)
+        await talk.server.until(lambda: talk.server.asked)
         error = await talk.refused()
         assert (error.code, error.may_have_run) == ("E201", False)
         assert "are in use" in error.message
@@ -397,12 +395,10 @@ async def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hu
         assert len(talk.transport._tasks) == 100
         assert await talk.call("tools/list") == {}
         takes.set()
-        while talk.transport._tasks:
-            await asyncio.sleep(0)
+        await until(lambda: not talk.transport._tasks, "no task is left")
         assert answers(talk) == 100
         talk.notify(None)
-        while talk.transport._tasks:
-            await asyncio.sleep(0)
+        await until(lambda: not talk.transport._tasks, "no task is left")
         assert answers(talk) == 101
 
 
@@ -479,8 +475,7 @@ async def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing
         request_id = talk.send("initialize")
         await looked.wait()
         talk.transport.forget(request_id)
-        while talk.transport._tasks:
-            await asyncio.sleep(0)
+        await until(lambda: not talk.transport._tasks, "no task is left")
 
 
 # -- the end
@@ -499,8 +494,7 @@ async def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> Non
         await talk.begin()
         for _ in range(10):
             talk.send("tools/call")
-        while len(talk.server.asked) < 13:
-            await asyncio.sleep(0)
+        await talk.server.until(lambda server=talk.server: len(server.asked) >= 13)
         await asyncio.gather(talk.transport.close(), talk.transport.close())
         assert not talk.transport._tasks
         talk.send("tools/list")

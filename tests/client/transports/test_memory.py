@@ -15,6 +15,7 @@ from foundation_rt.client.transports.memory import MemoryTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
 from tests.lab.peers.recording_receiver import RecordingReceiver
+from tests.lab.waiting import settle, until
 
 
 def quiet_server() -> Server:
@@ -95,8 +96,7 @@ async def test_close_aborts_running_calls_and_ends_delivery() -> None:
     await transport.close()
     await transport.close()
     transport.send(call("double", "e", value=1))
-    while server.runtime.engine.running:
-        await asyncio.sleep(0)
+    await until(lambda: not server.runtime.engine.running, "the call ends")
     assert len(told.lines) == 1
     assert told.errors == []
 
@@ -203,8 +203,7 @@ async def test_close_ends_an_open_that_is_under_way(steps: int) -> None:
 
     transport = MemoryTransport(living_server(events))
     opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-    for _ in range(steps):
-        await asyncio.sleep(0)
+    await settle(steps)
     was_open = opening.done()
     await transport.close()
     await asyncio.wait([opening])
@@ -222,8 +221,7 @@ async def test_an_open_that_is_cancelled_leaves_nothing(steps: int) -> None:
 
     transport = MemoryTransport(living_server(events))
     opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-    for _ in range(steps):
-        await asyncio.sleep(0)
+    await settle(steps)
     if opening.cancel():
         await asyncio.wait([opening])
         assert opening.cancelled()
@@ -261,5 +259,4 @@ async def test_transport_is_opened_once() -> None:
 
 async def settled() -> None:
     """Wait until no other task is left."""
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0)
+    await until(lambda: len(asyncio.all_tasks()) <= 1, "no other task is left")

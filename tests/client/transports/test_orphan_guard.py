@@ -18,8 +18,7 @@ from tests.lab.checks.leaks import ResourceSnapshot
 from tests.lab.programs.processes import living
 from tests.lab.servers.process import ServerProcess, command, environment
 from tests.lab.sizes import size
-
-DEADLINE = 30.0  # far from the seconds it takes, for a busy machine
+from tests.lab.waiting import until
 
 STUBBORN = """
 import os, signal, sys
@@ -58,9 +57,7 @@ def _idle() -> ChildProcess:
 
 
 async def _all_vanish(groups: list[int]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while any(living(group) for group in groups):
-            await asyncio.sleep(0.05)
+    await until(lambda: not any(living(group) for group in groups), "the groups vanish")
 
 
 @pytest.mark.rule("CHILD-21")
@@ -88,9 +85,7 @@ async def test_servers_of_a_killed_gateway_end_whatever_they_ignore(tmp_path: Pa
     file = tmp_path / "mcp.json"
     file.write_bytes(orjson.dumps({"mcpServers": servers}))
     with ServerProcess(command("gateway", str(file)), environment()) as gateway:
-        async with asyncio.timeout(DEADLINE):
-            while not noted.exists() or len(noted.read_text().split()) < 2:
-                await asyncio.sleep(0.05)
+        await until(lambda: noted.exists() and len(noted.read_text().split()) >= 2, "both run")
         leaders = [int(word) for word in noted.read_text().split()]
         gateway.signal(signal.SIGKILL)
         gateway.wait()
@@ -106,9 +101,7 @@ async def test_child_of_a_client_killed_before_it_knew_its_pid_ends(tmp_path: Pa
     stubborn = STUBBORN.replace("flush=True", f"file=open({str(noted)!r}, 'a', 1)")
     client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stubborn)
     assert await client.wait() == -signal.SIGKILL
-    async with asyncio.timeout(DEADLINE):
-        while not noted.exists() or not noted.read_text().endswith("\n"):
-            await asyncio.sleep(0.01)
+    await until(lambda: noted.exists() and noted.read_text().endswith("\n"), "the server runs")
     await _all_vanish([int(noted.read_text())])
 
 

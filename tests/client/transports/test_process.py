@@ -14,6 +14,7 @@ from foundation_rt.client.transports import process
 from foundation_rt.client.transports.process import ChildProcess
 from tests.lab.peers.recording_receiver import LONG, run
 from tests.lab.programs.processes import living, state
+from tests.lab.waiting import until
 
 IDLE = "import os, signal; print(os.getpid(), flush=True)\nwhile True: signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
@@ -48,8 +49,7 @@ def test_killed_process_that_does_not_vanish_is_given_up(
             await child.end()
         assert living(pid)
         send(pid, signal.SIGKILL)
-        while child.exit_code is None:
-            await asyncio.sleep(0.01)
+        await until(lambda: child.exit_code is not None, "the child ends")
         assert not state(pid)
 
     with caplog.at_level(logging.WARNING, "foundation_rt.client"):

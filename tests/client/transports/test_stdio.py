@@ -36,6 +36,7 @@ from tests.lab.peers.recording_receiver import (
 )
 from tests.lab.programs.processes import living, state
 from tests.lab.sizes import size
+from tests.lab.waiting import settle, until
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
 
@@ -691,8 +692,7 @@ def test_the_end_of_the_loop_kills_at_once(loop_factory: Any) -> None:
 
     async def main() -> None:
         tasks.append(asyncio.ensure_future(keep()))
-        while not leaders:
-            await asyncio.sleep(0.01)
+        await until(lambda: leaders, "the child runs")
         tasks[0].cancel()
         await asyncio.sleep(0)
 
@@ -712,8 +712,7 @@ async def test_close_ends_an_open_that_is_under_way(steps: int) -> None:
     before = ResourceSnapshot.now().children
     transport = ChildProcessTransport(python("import sys; sys.stdin.read()"))
     opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-    for _ in range(steps):
-        await asyncio.sleep(0)
+    await settle(steps)
     was_open = opening.done()
     await transport.close()
     await asyncio.wait([opening])
@@ -729,8 +728,7 @@ async def test_an_open_that_is_cancelled_leaves_nothing(steps: int) -> None:
     before = ResourceSnapshot.now().children
     transport = ChildProcessTransport(python("import signal; signal.pause()"))
     opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
-    for _ in range(steps):
-        await asyncio.sleep(0)
+    await settle(steps)
     if opening.cancel():
         await asyncio.wait([opening])
         assert opening.cancelled()

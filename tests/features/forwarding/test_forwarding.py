@@ -25,6 +25,7 @@ from foundation_rt import (
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.lab.peers.forwarders import ScriptedForwarder
+from tests.lab.waiting import until
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 both_modes = pytest.mark.parametrize("revision", [OLD, NEW])
@@ -433,8 +434,7 @@ async def test_an_error_that_comes_too_late_is_no_failure() -> None:
             await client.call("theirs")
         go.set()
         await client.request("ping")
-        while client.connection.engine.running:
-            await asyncio.sleep(0)
+        await until(lambda: not client.connection.engine.running, "the call ends")
         assert client.logs is not None
         assert [line["level"] for line in client.logs if "toolName" in line] == ["warn"]
 

@@ -10,6 +10,7 @@ import pytest
 from foundation_rt import ForwardedError, Server, UsageError
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.lab.peers.forwarders import ScriptedForwarder
+from tests.lab.waiting import until
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
@@ -40,11 +41,6 @@ def accept(request: Any, context: Any) -> dict[str, Any]:
             for member, names in wanted.items()
         }
     }
-
-
-async def until(condition: Any) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 def updates(client: TestClient) -> list[str]:
@@ -103,7 +99,7 @@ async def test_listeners_get_what_the_forwarder_accepts() -> None:
         listening = asyncio.ensure_future(
             client.request("subscriptions/listen", {"notifications": wanted, "_meta": META})
         )
-        await until(lambda: client.notifications)
+        await until(lambda: client.notifications, "it is acknowledged")
         [acknowledged] = client.notifications
         assert acknowledged["params"]["notifications"] == {
             "toolsListChanged": True,
@@ -118,7 +114,7 @@ async def test_listeners_get_what_the_forwarder_accepts() -> None:
         for uri in ("x:1", "own://it", "bad:1"):
             server.resource_updated(uri)
         server.list_changed("tools")
-        await until(lambda: len(client.notifications) == 5)
+        await until(lambda: len(client.notifications) == 5, "all are told")
         task = client.notifications[1]
         assert task["method"] == "notifications/tasks"
         assert task["params"].pop("_meta")
@@ -126,7 +122,7 @@ async def test_listeners_get_what_the_forwarder_accepts() -> None:
         assert updates(client) == ["x:1", "own://it"]
         assert forwarder.ended == []
         listening.cancel()
-        await until(lambda: forwarder.ended)
+        await until(lambda: forwarder.ended, "the stream ends")
         assert forwarder.ended == [request]
     assert forwarder.ended == [request]
 
@@ -138,7 +134,7 @@ async def test_listeners_of_our_own_do_not_go_to_the_forwarder() -> None:
         wanted = {"resourceSubscriptions": ["x:1", "own://it"]}
         params = {"notifications": wanted}
         listening = asyncio.ensure_future(client.request("subscriptions/listen", params))
-        await until(lambda: client.notifications)
+        await until(lambda: client.notifications, "it is acknowledged")
         acknowledged = client.notifications[0]["params"]["notifications"]
         assert acknowledged == {"resourceSubscriptions": ["own://it"]}
         with pytest.raises(ProtocolError, match="array of strings"):
@@ -175,7 +171,7 @@ async def test_a_subscription_that_comes_too_late_has_ended(revision: str) -> No
         asking.cancel()
         await asyncio.wait([asking])
         go.set()
-        await until(lambda: forwarder.ended)
+        await until(lambda: forwarder.ended, "the stream ends")
     assert forwarder.ended == forwarder.requests
     assert server.subscribed_resources() == []
 

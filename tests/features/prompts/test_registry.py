@@ -11,7 +11,7 @@ from foundation_rt.errors import RegistrationError
 from foundation_rt.features.prompts.registry import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.lab.peers.list_observer import ListObserver
+from tests.lab.servers.core import ListObserver
 
 
 def make(arguments: dict[str, Any], context: Any) -> str:

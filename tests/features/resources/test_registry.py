@@ -19,7 +19,7 @@ from foundation_rt.features.resources.uri_template import normalize_uri
 from foundation_rt.kernel.registry.tools import ExecutionMode
 from foundation_rt.protocol.content import Annotations, Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.lab.peers.list_observer import ListObserver
+from tests.lab.servers.core import ListObserver
 
 
 def read(arguments: dict[str, Any], context: Any) -> str:

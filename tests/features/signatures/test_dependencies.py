@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from foundation_rt import Depends, ErrorCode, RegistrationError, Server, ToolContext, ToolError
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.testing import ProtocolError, TestClient
+from tests.lab.waiting import until
 
 CLOSED = ("generator", "async_generator", "manager", "async_manager", "partial")
 ON_LOOP = ("coroutine", "async_generator", "async_manager")
@@ -297,8 +298,7 @@ async def test_aborted_call_closes_its_dependencies_in_bounded_time(is_async: bo
             while not events:  # the thread of the handler ends last
                 await asyncio.sleep(0.001)
                 go_on.set()
-        while server.runtime.engine.running:
-            await asyncio.sleep(0.001)
+        await until(lambda: not server.runtime.engine.running, "the call ends")
     assert events == ["CancelledError", "thread closed"]
 
 
@@ -411,6 +411,5 @@ async def test_time_in_dependencies_counts_for_the_deadline() -> None:
         with pytest.raises(ProtocolError) as raised:
             await client.read_resource("a:b")
         assert raised.value.data["code"] == "TIMEOUT"
-        while server.runtime.engine.running:
-            await asyncio.sleep(0.001)
+        await until(lambda: not server.runtime.engine.running, "the call ends")
     assert not reached

@@ -16,6 +16,7 @@ from foundation_rt.kernel.registry.tools import ToolDefinition
 from foundation_rt.protocol.principal import Principal
 from tests.lab.clock.virtual_loop import run_virtual
 from tests.lab.servers.fixture import ServerFixture, ServerPeer
+from tests.lab.waiting import until
 
 RUN_MS, KEEP_MS = 60_000, 30_000
 LIMITS = TasksSection(max_run_ms=RUN_MS, keep_ms=KEEP_MS, poll_interval_ms=500)
@@ -67,8 +68,11 @@ class TaskClient(ServerPeer):
 
     async def ended(self, task_id: str) -> dict[str, Any]:
         """Return the state of a task once it has ended."""
-        while (task := self.get(task_id))["status"] in ("working", "input_required"):
-            await asyncio.sleep(0.05)
+        task: dict[str, Any] = await until(
+            lambda: self.get(task_id),
+            "the task ends",
+            lambda task: task["status"] not in ("working", "input_required"),
+        )
         return task
 
 

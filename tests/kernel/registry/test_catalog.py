@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foundation_rt.base.cursors import InvalidCursor
 from foundation_rt.kernel.registry.catalog import ChangeNotifier, Registry
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from tests.lab.peers.list_observer import ListObserver
+from tests.lab.servers.core import ListObserver
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 

@@ -24,6 +24,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from foundation_rt.apps.host.texts import WELCOME
 from foundation_rt.apps.web_page.responses import PAGE_HEADERS, PageFile, read_page
 from tests.lab.servers.process import PATIENCE
+from tests.lab.waiting import until
 
 FILES = read_page("foundation_rt.apps.host.web")
 
@@ -210,8 +211,7 @@ def scripted_host() -> Iterator[ScriptedHost]:
     async def serve() -> None:
         host._loop = asyncio.get_running_loop()
         serving = asyncio.create_task(server.serve())
-        while not server.started:  # uvicorn has no event for it
-            await asyncio.sleep(0.005)
+        await until(lambda: server.started, "uvicorn listens")
         port = server.servers[0].sockets[0].getsockname()[1]
         host.url = f"http://127.0.0.1:{port}/"
         is_ready.set()

@@ -6,7 +6,7 @@ As a program it opens the URL that it is given, so that it can be the `BROWSER` 
 from __future__ import annotations
 
 import sys
-import time
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urljoin
@@ -14,9 +14,10 @@ from urllib.parse import urljoin
 import httpx2
 from attrs import define, field
 
+from tests.lab.waiting import PATIENCE, block_until
+
 _ROOT = Path(__file__).parents[3]
 _MOST_PAGES = 20
-_PATIENCE = 60.0
 
 
 @define
@@ -48,7 +49,7 @@ def walk(url: str, until: str | None = None) -> str:
     Args:
         until: the beginning of an address that is not opened any more; None: of none.
     """
-    with httpx2.Client(timeout=_PATIENCE, trust_env=False, verify=False) as browser:
+    with httpx2.Client(timeout=PATIENCE, trust_env=False, verify=False) as browser:
         answer = _get(browser, url)
         for _ in range(_MOST_PAGES):
             if answer.is_redirect:
@@ -68,14 +69,14 @@ def walk(url: str, until: str | None = None) -> str:
 
 def _get(browser: httpx2.Client, url: str) -> httpx2.Response:
     """Open a page; some programs listen only after they have opened the first one."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
+
+    def answer() -> httpx2.Response | None:
+        with suppress(httpx2.ConnectError):
             return browser.get(url)
-        except httpx2.ConnectError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
+        return None
+
+    found: httpx2.Response = block_until(answer, f"{url} answers")
+    return found
 
 
 def browser_of(folder: Path) -> dict[str, str]:

@@ -11,12 +11,12 @@ import orjson
 
 from tests.lab.peers.clients import ABLE
 from tests.lab.servers.process import decode_text
+from tests.lab.waiting import PATIENCE, settle
 
 if TYPE_CHECKING:
     from foundation_rt.kernel.engine.connection import Connection
     from foundation_rt.server import Server
 
-PATIENCE = 60.0
 PREFIX = "io.modelcontextprotocol/"
 
 
@@ -108,8 +108,7 @@ class AnsweringClient:
 
     async def settle(self) -> None:
         """Let everything that is due happen."""
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle(20)
 
     def unread(self) -> list[dict[str, Any]]:
         """Return the messages that have come and were not read."""

@@ -14,6 +14,7 @@ import uvicorn
 from attrs import define, field
 
 from tests.lab.servers.http_server import free_port
+from tests.lab.waiting import until
 
 
 @define
@@ -72,8 +73,7 @@ def echo_api() -> Iterator[EchoApi]:
 
     async def serve() -> None:
         task = asyncio.ensure_future(server.serve())
-        while not server.started and not task.done():
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started or task.done(), "uvicorn listens")
         started.set()
         await task
 

@@ -12,9 +12,7 @@ from foundation_rt.client.targets import StdioServer
 from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
-
-PATIENCE = 60.0
-"""Seconds after which something that should have happened counts as hanging."""
+from tests.lab.waiting import PATIENCE, Changing
 
 LONG = 1_000.0
 """A grace that no test outlives, so no test ends because of it."""
@@ -23,7 +21,7 @@ SHORT = 0.05
 """A grace for servers that do not use it."""
 
 
-class RecordingReceiver:
+class RecordingReceiver(Changing):
     """A `Receiver` that keeps everything.
 
     Attributes:
@@ -32,15 +30,15 @@ class RecordingReceiver:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[bytes | LineTooLong] = []
         self.errors: list[MCPError] = []
-        self._changed = asyncio.Event()
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         assert not self.errors, "a line after the end"
         assert request_id is None
         self.lines.append(line)
-        self._changed.set()
+        self.has_changed()
 
     def awaits(self, request_id: str) -> bool:
         return False
@@ -50,13 +48,7 @@ class RecordingReceiver:
 
     def lost(self, error: MCPError) -> None:
         self.errors.append(error)
-        self._changed.set()
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until the condition holds; it is checked after each report of the transport."""
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
+        self.has_changed()
 
     async def count(self, lines: int) -> list[bytes | LineTooLong]:
         """Wait until `lines` lines have been received."""

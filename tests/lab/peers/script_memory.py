@@ -32,22 +32,20 @@ from foundation_rt.client.transports.transport import ClientMessage, Receiver
 from tests.lab.checks.leaks import tasks
 from tests.lab.clock.virtual_loop import run_virtual
 from tests.lab.peers.script import CAPABILITIES, Act, ScriptExchange, ScriptRecord, ScriptRunner
+from tests.lab.waiting import Changing, settle
 
 if TYPE_CHECKING:
     from foundation_rt.protocol.revisions import Revision
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 BOTH = [HANDSHAKE, STATELESS]
-TURNS = 60
-"""More turns of the loop than anything takes that waits for no time."""
-
 ONCE = RetryPolicy(max_attempts=1)
 """Nothing is tried again."""
 
 HANDLERS = ("sampling", "elicitation", "roots")
 
 
-class MemoryHarness(ScriptRecord):
+class MemoryHarness(Changing, ScriptRecord):
     """A script and a log in memory, and the transports that run the script.
 
     Attributes:
@@ -58,6 +56,7 @@ class MemoryHarness(ScriptRecord):
     """
 
     def __init__(self, revision: str, has_exchanges: bool = False) -> None:
+        super().__init__()
         self.script: dict[str, Any] = {"revision": revision, "starts": [{}]}
         self.log: list[dict[str, Any]] = []
         self.sent: list[dict[str, Any]] = []
@@ -81,6 +80,7 @@ class MemoryHarness(ScriptRecord):
 
     def note(self, event: str, **data: Any) -> None:
         self.log.append({"event": event, **data})
+        self.has_changed()
 
     def events(self, event: str) -> list[dict[str, Any]]:
         return [each for each in self.log if each["event"] == event]
@@ -150,6 +150,7 @@ class ScriptedTransport:
     def send(self, message: ClientMessage) -> None:
         self.outgoing.append(message)
         self._harness.sent.append(orjson.loads(message.line))
+        self._harness.has_changed()
         assert self.is_open
         assert not self.is_closed
         self._soon(self._runner.receive, message.line, message.request_id)
@@ -298,12 +299,6 @@ def must_be_gone(harness: MemoryHarness) -> None:
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     left = [each for each in timers if not each.cancelled()]
     assert left == []
-
-
-async def settle(turns: int = TURNS) -> None:
-    """Let everything happen that can happen now."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 @contextmanager

@@ -39,9 +39,7 @@ from foundation_rt.protocol.revisions import (
     STATELESS_REVISIONS,
     Revision,
 )
-
-PATIENCE = 60.0
-"""Seconds after which something that should have happened counts as hanging."""
+from tests.lab.waiting import PATIENCE, Changing
 
 SESSIONS = REVISIONS[NEWEST_HANDSHAKE_REVISION]
 STATELESS = REVISIONS[STATELESS_REVISIONS[-1]]
@@ -158,7 +156,7 @@ def answer_to(asked: ReceivedRequest, value: Any = None) -> dict[str, Any]:
 
 
 @define(eq=False)
-class ScriptedHttp:
+class ScriptedHttp(Changing):
     """A server.
 
     Attributes:
@@ -209,6 +207,7 @@ class ScriptedHttp:
             while True:
                 asked = await _read(reader)
                 self.asked.append(asked)
+                self.has_changed()
                 left = asyncio.Event()
                 work = asyncio.ensure_future(self.script(asked, ScriptedReply(asked, writer, left)))
                 # One byte is enough to tell whether the client goes or asks again; it is put back.
@@ -236,7 +235,7 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
 
 
 @define(eq=False)
-class Heard:
+class Heard(Changing):
     """A `Receiver` that does as a session does.
 
     Attributes:
@@ -248,7 +247,6 @@ class Heard:
     waiting: dict[str, asyncio.Future[Any]] = field(factory=dict)
     told: list[tuple[bytes | LineTooLong, str | None]] = field(factory=list)
     ended: list[MCPError] = field(factory=list)
-    _changed: asyncio.Event = field(factory=asyncio.Event)
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         assert not self.ended, "something came after the end"
@@ -266,7 +264,7 @@ class Heard:
             self._settle(named, message)
         else:
             self.told.append((line, request_id))
-        self._changed.set()
+        self.has_changed()
 
     def awaits(self, request_id: str) -> bool:
         return request_id in self.waiting
@@ -280,19 +278,12 @@ class Heard:
         self.ended.append(error)
         for request_id in [*self.waiting]:
             self._settle(request_id, error)
-        self._changed.set()
+        self.has_changed()
 
     def _settle(self, request_id: str, outcome: Any) -> None:
         waiting = self.waiting.pop(request_id)
         if not waiting.done():
             waiting.set_result(outcome)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until the condition holds, which is looked at after each thing told."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 @define(eq=False)

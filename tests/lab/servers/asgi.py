@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, Changing
 
 JSON_HEADERS = {
     "host": "127.0.0.1",
@@ -27,7 +27,7 @@ META = {
 
 
 @define(eq=False)
-class Visit:
+class Visit(Changing):
     """One HTTP request under way.
 
     Attributes:
@@ -43,7 +43,6 @@ class Visit:
     body: bytes = b""
     ended: bool = False
     cut: bool = False
-    _changed: asyncio.Event = field(factory=asyncio.Event)
     _reads: asyncio.Event = field(factory=asyncio.Event)
     _incoming: asyncio.Queue[dict[str, Any]] = field(factory=asyncio.Queue)
 
@@ -62,7 +61,7 @@ class Visit:
             assert self.status is not None and not self.ended
             self.body += event.get("body", b"")
             self.ended = not event.get("more_body", False)
-        self._changed.set()
+        self.has_changed()
 
     def bring(self, body: bytes, *, more: bool = False) -> None:
         """Send some of the request's body."""
@@ -84,13 +83,6 @@ class Visit:
         self.cut = True
         self.leave()
         self._reads.set()
-
-    async def until(self, condition: Any) -> None:
-        """Wait for something of the response."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                self._changed.clear()
-                await self._changed.wait()
 
     async def finish(self) -> Visit:
         """Wait for the end of the response, and of the application's work on it."""

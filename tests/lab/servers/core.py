@@ -93,6 +93,16 @@ INITIALIZE = request("initialize", {"protocolVersion": "2025-11-25"}, "initializ
 INITIALIZED = notification("notifications/initialized")
 
 
+class ListObserver:
+    """An observer of a registry that records the kind of each list that changed."""
+
+    def __init__(self) -> None:
+        self.notified: list[str] = []
+
+    def list_changed(self, kind: str, *, seen_by: Any = None) -> None:
+        self.notified.append(kind)
+
+
 @define(eq=False, repr=False)
 class Core:
     """Everything that decides, and one session.

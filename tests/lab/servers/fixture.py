@@ -16,6 +16,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.server import Server
 from tests.lab.servers.process import decode_text
+from tests.lab.waiting import until
 
 if TYPE_CHECKING:
     from foundation_rt.kernel.engine.connection import Connection
@@ -181,8 +182,7 @@ class ServerPeer:
 async def call(peer: ServerPeer, tool: str, /, **arguments: Any) -> Any:
     """Call a tool; return its result, or its error."""
     request_id = peer.start(tool, arguments)
-    while not peer.answers(request_id):
-        await asyncio.sleep(0.001)
+    await until(lambda: peer.answers(request_id), "the call is answered")
     return peer.outcome(request_id)
 
 

@@ -11,12 +11,13 @@ from attrs import define, field
 
 from foundation_rt import Server, ToolContext
 from foundation_rt.http.app import HttpApplication
+from tests.lab.waiting import Changing, until
 
 STOP_SECONDS = 10.0
 
 
 @define(eq=False)
-class HttpHarness:
+class HttpHarness(Changing):
     """The application, with control of its waiting tools.
 
     Attributes:
@@ -30,20 +31,10 @@ class HttpHarness:
     entered: list[str] = field(factory=list)
     ended: dict[str, str] = field(factory=dict)
     go: asyncio.Event = field(factory=asyncio.Event)
-    changed: asyncio.Event = field(factory=asyncio.Event)
-
-    async def until(self, condition: Any) -> None:
-        """Wait until a tool has made `condition` true."""
-        async with asyncio.timeout(20):
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
 
     async def idle(self) -> None:
         """Wait until no handler runs."""
-        async with asyncio.timeout(20):
-            while self.server.runtime.engine.running:
-                await asyncio.sleep(0)
+        await until(lambda: not self.server.runtime.engine.running, "no handler runs")
 
 
 def make_server(harness_of: list[HttpHarness], settings: Mapping[str, Any] | None = None) -> Server:
@@ -63,15 +54,15 @@ def make_server(harness_of: list[HttpHarness], settings: Mapping[str, Any] | Non
     async def wait(tag: str, context: ToolContext) -> str:
         harness = harness_of[0]
         harness.entered.append(tag)
-        harness.changed.set()
+        harness.has_changed()
         try:
             await harness.go.wait()
         except asyncio.CancelledError:
             harness.ended[tag] = str(context.abort_signal.reason)
-            harness.changed.set()
+            harness.has_changed()
             raise
         harness.ended[tag] = "returned"
-        harness.changed.set()
+        harness.has_changed()
         return tag
 
     @server.tool
