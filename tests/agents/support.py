@@ -76,9 +76,3 @@ class AgentHarness:
         """Return and clear the log."""
         taken, self.log[:] = list(self.log), []
         return taken
-
-
-async def settle() -> None:
-    """Run every task until only those that the test holds back are left."""
-    for _ in range(20):
-        await asyncio.sleep(0)

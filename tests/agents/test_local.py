@@ -22,9 +22,10 @@ from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.base.abort import AbortSignal
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.errors import AbortError, RegistrationError, UsageError
-from tests.agents.support import AgentHarness, settle
+from tests.agents.support import AgentHarness
 from tests.lab.clock.virtual_loop import PATIENCE
 from tests.lab.servers.core import correlation_id
+from tests.lab.waiting import settle
 
 HELLO = AgentMessage("hello")
 

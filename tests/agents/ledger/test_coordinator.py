@@ -32,6 +32,7 @@ from tests.lab.agents.coordinators import CoordinatorHarness, record_of, run, st
 from tests.lab.agents.faulty_store import FaultyStore
 from tests.lab.agents.loopback import LoopbackNetwork, LoopbackTransport
 from tests.lab.sizes import examples
+from tests.lab.waiting import until
 
 
 async def echo(message: AgentMessage, context: AgentContext) -> Any:
@@ -76,12 +77,13 @@ async def outcome_of(coordinator: AgentCoordinatorV2, key: str) -> Outcome:
 
 
 async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
-    """Let time pass until these have an outcome; five minutes at most."""
-    for _ in range(3000):
-        if all([await outcome_of(coordinator, key) is not Outcome.UNKNOWN for key in keys]):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{keys} are not finished")
+    """Let time pass until these have an outcome."""
+    for key in keys:
+        await until(
+            lambda key=key: outcome_of(coordinator, key),
+            f"{key} is finished",
+            lambda outcome: outcome is not Outcome.UNKNOWN,
+        )
 
 
 # -- results and errors ---------------------------------------------------------------------------

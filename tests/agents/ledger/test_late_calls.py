@@ -24,6 +24,7 @@ from foundation_rt.kernel.registry.tools import ToolDefinition
 from tests.lab.agents.coordinators import record_of, status_of
 from tests.lab.agents.faulty_store import FaultyStore
 from tests.lab.servers.fixture import ServerFixture, ServerPeer
+from tests.lab.waiting import until
 
 Tool = Callable[[dict[str, Any], ToolContext], Any]
 
@@ -57,8 +58,7 @@ def add(rig: ServerFixture, handler: Tool, **options: Any) -> None:
 
 async def run_id_of(peer: ServerPeer, request_id: int | str) -> str:
     """Return the run id in the answer to a call: TIMEOUT."""
-    while not peer.answers(request_id):
-        await asyncio.sleep(0.01)
+    await until(lambda: peer.answers(request_id), "the call is answered")
     error = peer.outcome(request_id)
     assert error["code"] == "TIMEOUT"
     return str(error["runId"])
@@ -68,12 +68,12 @@ async def until_known(
     rig: ServerFixture, run_id: str
 ) -> tuple[Outcome, Any, StructuredError | None]:
     """Return the status of a call once it is not UNKNOWN."""
-    for _ in range(1000):
-        status = await status_of(rig.server.agents, run_id)
-        if status.outcome is not Outcome.UNKNOWN:
-            return status.outcome, status.result, status.error
-        await asyncio.sleep(0.01)
-    raise AssertionError("it stays unknown")
+    status = await until(
+        lambda: status_of(rig.server.agents, run_id),
+        "it is known",
+        lambda found: found.outcome is not Outcome.UNKNOWN,
+    )
+    return status.outcome, status.result, status.error
 
 
 async def assert_unknown(rig: ServerFixture, run_id: str) -> None:

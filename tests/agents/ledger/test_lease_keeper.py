@@ -21,9 +21,9 @@ from foundation_rt.base.clock import SystemClock
 from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.lab.agents.coordinators import attach
 from tests.lab.places.services import postgres_schema
+from tests.lab.waiting import PATIENCE, block_until
 
 LEASE_MS = 2_000
-PATIENCE = 60.0
 
 
 def coordinator(store: AACPPersistenceAdapter, sink: MemorySink) -> AgentCoordinatorV2:
@@ -98,10 +98,11 @@ async def test_lease_in_a_file_is_renewed_while_the_loop_is_blocked(tmp_path: Pa
         return int(until)
 
     async def clerk(message: Any, context: Any) -> int:
-        first, deadline = lease_until_ms(), time.monotonic() + PATIENCE
-        while (renewed := lease_until_ms()) - first < LEASE_MS and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return renewed - first
+        first = lease_until_ms()
+        renewed = block_until(
+            lease_until_ms, "the lease is renewed", lambda until: until - first >= LEASE_MS
+        )
+        return int(renewed - first)
 
     agents = coordinator(SqliteAACPPersistenceAdapter(path), sink)
     agents.register_agent("clerk", clerk)

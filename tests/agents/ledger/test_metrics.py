@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,8 +21,7 @@ from foundation_rt.base.config.settings import ServerConfig
 from foundation_rt.features.composition import ServerOptions
 from foundation_rt.features.metrics import Metrics
 from tests.lab.agents.faulty_store import FaultyStore
-
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, until
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -93,11 +92,6 @@ async def office() -> AsyncIterator[Office]:
             yield made
 
 
-async def eventually(holds: Callable[[], Any]) -> None:
-    while not holds():
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.rule("AACP-160", "AACP-161")
 async def test_queues_executions_and_outcomes_are_shown_by_agent() -> None:
     async with office() as made:
@@ -139,7 +133,7 @@ async def test_claim_that_an_operator_took_is_counted_as_lost() -> None:
         with pytest.raises(RequestFailedError):
             await asking
         counts = made.agents._running_node().node.claims.counts  # type: ignore[union-attr]
-        await eventually(lambda: counts.lost_claims["clerk"])
+        await until(lambda: counts.lost_claims["clerk"], "a claim is lost")
         assert of(await made.read(), "lost_claims_total", agent="clerk") == 1
         made.gate.set()
 
@@ -174,8 +168,8 @@ async def test_ledger_that_does_not_answer_blocks_no_reader() -> None:
         made.store.is_down = True
         assert of(await made.read(), "ledger_up") == 0
         made.store.is_down = False
-        while of(await made.read(), "ledger_up") == 0:
-            pass  # the question of before may be under way
+        # The question of before may be under way.
+        await until(made.read, "the ledger answers", lambda found: of(found, "ledger_up"))
 
 
 @pytest.mark.rule("AACP-162")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,8 +40,7 @@ from tests.lab.agents.processes import Part, Peers, records_of, wait_for
 from tests.lab.places.services import need_nats, postgres_schema, unique_name
 from tests.lab.programs.program import program
 from tests.lab.sizes import size
-
-PATIENCE = 60.0
+from tests.lab.waiting import PATIENCE, until
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -62,6 +61,10 @@ class Office:
     @property
     def ids(self) -> list[str]:
         return [request_id for request_id, _ in self.executed]
+
+    @property
+    def payloads(self) -> list[Any]:
+        return [payload for _, payload in self.executed]
 
     async def clerk(self, message: AgentMessage, context: AgentContext) -> Any:
         self.executed.append((context.correlation_id or "", message.payload))
@@ -89,23 +92,15 @@ class Office:
 
     async def has_executed(self, number: int = 1) -> None:
         """Wait until so many requests were executed."""
-        await until(lambda: _is(len(self.executed) >= number))
+        await until(lambda: len(self.executed) >= number, f"{number} were executed")
 
 
-async def _is(value: bool) -> bool:
-    return value
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():
-            await asyncio.sleep(0.01)
-
-
-async def is_completed(agents: AgentCoordinatorV2, request_id: str) -> bool:
-    status = await agents.status(request_id)
-    return status is not None and status.outcome is Outcome.COMPLETED
+async def until_completed(agents: AgentCoordinatorV2, request_id: str) -> None:
+    await until(
+        lambda: agents.status(request_id),
+        "it is completed",
+        lambda status: status is not None and status.outcome is Outcome.COMPLETED,
+    )
 
 
 @pytest.fixture
@@ -131,7 +126,7 @@ async def test_request_is_executed_once_the_transaction_commits(
         # With the id it is waited for as any other request.
         again = agents.send_request("clerk", {"order": 17}, request_id=request_id)
         assert await again == {"order": 17}
-        assert [payload for _, payload in office.executed] == ["other", {"order": 17}]
+        assert office.payloads == ["other", {"order": 17}]
         assert await office.rows("SELECT FROM {schema}.submission") == []
 
 
@@ -149,7 +144,7 @@ async def test_request_is_gone_with_the_transaction(office: Office) -> None:
         await office.has_executed()
         # One that comes later has passed everything that was committed before it.
         await agents.send_request("clerk", "last")
-        assert [payload for _, payload in office.executed] == ["kept", "last"]
+        assert office.payloads == ["kept", "last"]
         assert office.ids[0] == kept
         assert [await agents.status(each) for each in gone] == [None, None]
 
@@ -182,7 +177,7 @@ async def test_requests_of_one_transaction_are_executed_in_their_order(office: O
             await connection.commit()
         await office.has_executed(number)
         assert office.ids == ids
-        assert [payload for _, payload in office.executed] == list(range(number))
+        assert office.payloads == list(range(number))
 
 
 @pytest.mark.rule("AACP-152")
@@ -210,9 +205,9 @@ async def test_known_id_is_the_same_request_or_a_conflict(office: Office) -> Non
         await agents.request_in(connection, "clerk", 3, request_id="r3")
         await agents.request_in(connection, "clerk", 4, request_id="r3")
         await connection.commit()
-        await until(lambda: is_completed(agents, "r3"))
+        await until_completed(agents, "r3")
         await agents.send_request("clerk", "last")
-        assert [payload for _, payload in office.executed] == [1, 3, "last"]
+        assert office.payloads == [1, 3, "last"]
         [line] = [
             each
             for each in office.sink.lines
@@ -241,7 +236,7 @@ async def test_handler_enters_the_next_request_with_its_outcome(office: Office) 
             await agents.send_request("first", "fails")
         await agents.send_request("first", "next")
         await office.has_executed()
-        assert [payload for _, payload in office.executed] == ["next"]
+        assert office.payloads == ["next"]
 
 
 @pytest.mark.rule("AACP-97", "AACP-151")
@@ -289,7 +284,7 @@ async def test_open_transaction_keeps_nobody_waiting(office: Office) -> None:
                 assert await other.send_request("clerk", f"asked {n}") == f"asked {n}"
                 assert await agents.list_schedules() == []
                 await agents.purge_expired()
-        await until(lambda: _is(len(office.executed) == number + number // 50))
+        await until(lambda: len(office.executed) == number + number // 50, "all are executed")
         waits = await office.rows(
             "SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation"
             " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
@@ -306,7 +301,7 @@ async def test_open_transaction_keeps_nobody_waiting(office: Office) -> None:
         assert locks == [("ledger", "AccessShareLock"), ("submission", "RowExclusiveLock")]
         assert first not in office.ids
         await held.commit()
-        await until(lambda: is_completed(agents, first))
+        await until_completed(agents, first)
         assert Counter(office.ids)[first] == 1
 
 
@@ -325,12 +320,12 @@ async def test_process_that_is_stopped_while_it_takes_over_keeps_only_that(offic
                 query = f"SELECT FROM {office.schema}.submission WHERE payload LIKE %s FOR UPDATE"
                 await stopped.execute(query.encode(), (b'%"payload":1,%',))
         await office.has_executed()
-        assert [payload for _, payload in office.executed] == [3]
+        assert office.payloads == [3]
         await agents.send_request("printer", 4)
         assert await office.rows("SELECT count(*) FROM {schema}.submission") == [(2,)]
         await stopped.rollback()
         await office.has_executed(4)
-        assert [payload for _, payload in office.executed] == [3, 4, 1, 2]
+        assert office.payloads == [3, 4, 1, 2]
 
 
 @pytest.mark.rule("AACP-90", "AACP-140")
@@ -345,7 +340,7 @@ async def test_process_that_is_stopped_while_it_enters_a_run_keeps_only_that_sch
         await stopped.execute(query.encode())
         office.executed.clear()
         # What was entered of the other one before that may come between.
-        await until(lambda: _is([each for _, each in office.executed].count("free") >= 2))
+        await until(lambda: office.payloads.count("free") >= 2, "the other one is executed twice")
         await stopped.rollback()
         number = len(office.executed)
         await office.has_executed(number + 6)
@@ -370,7 +365,7 @@ async def test_agent_of_another_ledger_gets_it(office: Office, tmp_path: Path) -
     async with far, near as agents, office.connection() as connection:
         request_id = await agents.request_in(connection, "clerk", "far away")
         await connection.commit()
-        await until(lambda: is_completed(agents, request_id))
+        await until_completed(agents, request_id)
         assert office.executed == [(request_id, "far away")]
 
 

@@ -25,6 +25,7 @@ from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from tests.agents.stores.contract import outgoing
 from tests.lab.agents.faulty_store import FaultyStore
 from tests.lab.agents.loopback import LoopbackNetwork, LoopbackTransport
+from tests.lab.waiting import settle
 
 
 async def nothing() -> None:
@@ -205,8 +206,7 @@ async def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_
 
     harness.run = forever
     sending = asyncio.ensure_future(harness.send("r1", "r2"))
-    for _ in range(steps):
-        await asyncio.sleep(0)
+    await settle(steps)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     begin = harness.clock.monotonic()

@@ -27,6 +27,7 @@ from tests.lab.places.cable import cable_in_thread
 from tests.lab.places.services import postgres_schema
 from tests.lab.programs.processes import state
 from tests.lab.sizes import size
+from tests.lab.waiting import block_until
 
 REQUESTS = size(900, 8_000)
 FILE_REQUESTS = size(400, 1_500)
@@ -184,8 +185,7 @@ def stop_in_transaction(sick: Peers, path: Path) -> None:
         while writer_of(path) != sick.pid:
             assert time.monotonic() < deadline, "it never writes"
         sick.stop()
-        while state(sick.pid) != "T":
-            pass  # a signal needs a moment
+        block_until(lambda: state(sick.pid) == "T", "the peer is stopped")
         if writer_of(path) == sick.pid:
             return
         sick.go_on()

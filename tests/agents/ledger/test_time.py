@@ -18,9 +18,9 @@ from foundation_rt.agents.stores.sqlite.ledger_clock import MachineClocks
 from foundation_rt.base.clock import SystemClock
 from tests.lab.agents.coordinators import attach
 from tests.lab.places.services import postgres_schema
+from tests.lab.waiting import PATIENCE, until
 
 LEASE_MS = 1_500
-PATIENCE = 60.0
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
@@ -76,8 +76,7 @@ async def test_process_whose_clock_is_far_off_claims_and_purges_nothing_until_it
             own = await wrong.agents.send_reliable_message("clerk", "from a wrong clock")
             statuses = [await right.agents.status(each) for each in (event, own)]
             assert [status and status.outcome for status in statuses] == [Outcome.UNKNOWN] * 2
-            while wrong.agents.is_ready():  # its clock is judged beside what is sent
-                await asyncio.sleep(0.01)
+            await until(lambda: not wrong.agents.is_ready(), "its clock is judged")
             assert wrong.logged("set it right; until then nothing is claimed or purged")
             assert right.agents.is_ready()
             with pytest.raises(StoreError, match="clock of this machine is wrong"):

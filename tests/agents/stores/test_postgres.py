@@ -54,11 +54,9 @@ from tests.agents.stores.schedule_contract import SharedScheduleContract
 from tests.lab.places.services import emptied_postgres_schema, postgres_schema
 from tests.lab.servers import fork_server
 from tests.lab.sizes import size
+from tests.lab.waiting import PATIENCE, Changing, until
 
 ROOT = Path(__file__).parents[3]
-
-PATIENCE = 60.0
-"""Seconds after which something that should have happened counts as hanging."""
 
 
 class _Contract(SharedScheduleContract, SharedStoreContract):
@@ -362,8 +360,11 @@ async def test_process_stopped_in_a_transaction_keeps_only_its_agent_waiting(pla
                 locked, free = await ledger.append(batch, NOW)
                 assert locked is LOCKED
                 assert free is not LOCKED
-                while LOCKED in await ledger.append(batch[:1], NOW):
-                    pass  # until the server ends the transaction of the other one
+                await until(
+                    lambda: ledger.append(batch[:1], NOW),
+                    "the server ends the transaction of the other one",
+                    lambda entered: LOCKED not in entered,
+                )
             finally:
                 process.kill()
 
@@ -392,8 +393,10 @@ async def test_claims_locked_by_a_process_that_was_stopped_before_its_sync_are_t
                 assert stopped.pgconn.get_result() is None  # which ends the results of a statement
             claimed = await ledger.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)
             assert claimed.claims == [] and claimed.again_at_ms
-            while not (await ledger.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)).claims:
-                await asyncio.sleep(0.05)
+            claiming = Claiming({"b": 1}, "me", NOW + LEASE)
+            await until(
+                lambda: ledger.claim(claiming, NOW), "it is claimed", lambda found: found.claims
+            )
 
 
 @pytest.mark.rule("AACP-12", "AACP-30")
@@ -475,22 +478,19 @@ def test_batches_over_the_same_links_lose_no_number_and_end(
 # -- hints, and retention ---------------------------------------------------------------------
 
 
-class Calls:
+class Calls(Changing):
     """Counts calls, and waits for them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.news: list[LedgerNews | None] = []
-        self._called = asyncio.Event()
 
     def __call__(self, news: LedgerNews | None) -> None:
         self.news.append(news)
-        self._called.set()
+        self.has_changed()
 
-    async def until(self, number: int) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while len(self.news) < number:
-                self._called.clear()
-                await self._called.wait()
+    async def count(self, number: int) -> None:
+        await self.until(lambda: len(self.news) >= number)
 
 
 @pytest.mark.rule("AACP-97")
@@ -500,14 +500,14 @@ async def test_processes_tell_each_other_whose_queue_and_which_request_has_chang
     async with place.open() as one, place.open() as two:
         calls = Calls()
         one.on_change(calls)
-        await calls.until(1)  # it listens
+        await calls.count(1)  # it listens
         await one.append([outgoing("own")], NOW)
         await two.append([outgoing("more")], NOW, Claiming(serves=["b"]))
         await two.append([outgoing("r2"), outgoing("r3", target="c")], NOW)
         [claim] = (await one.claim(Claiming({"b": 1}, "me", NOW + LEASE), NOW)).claims
         await two.complete([completion(claim)], NOW)
         await two.append([outgoing(f"m{n}", target=f"{n}" * 200) for n in range(50)], NOW)
-        await calls.until(4)
+        await calls.count(4)
         told = [None, LedgerNews(["b", "c"], []), LedgerNews([], [claim.request_id]), None]
         assert calls.news == told
 
@@ -519,7 +519,7 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
     async with place.open() as one, place.open() as two:
         calls = Calls()
         one.on_change(calls)
-        await calls.until(1)  # it listens
+        await calls.count(1)  # it listens
         claiming = Claiming({"b": 1}, "one", NOW + LEASE)
         [entered] = await one.append([outgoing("on entry")], NOW, claiming)
         assert entered is not LOCKED
@@ -528,7 +528,7 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         first_of_all = RequestOptions(priority=1)
         await two.append([outgoing("first", options=first_of_all)], NOW, serves)
         behind = await two.claim(Claiming({"b": 1}, "two", NOW + LEASE), NOW)
-        await calls.until(2)
+        await calls.count(2)
         end = completion(entered.claim)
         end.on_entry = end.is_quiet = True
         [first] = await one.complete([end], NOW)
@@ -537,7 +537,7 @@ async def test_only_who_holds_a_claim_on_entry_is_told_of_what_waits_behind_it(
         await two.claim(Claiming({"b": 1}, "two", NOW + LEASE), NOW)
         [second] = await one.complete([completion(claim)], NOW)
         await two.append([outgoing("told by who does not look")], NOW)
-        await calls.until(3)
+        await calls.count(3)
         assert calls.news[1:] == [LedgerNews(["b"], [])] * 2
         assert first is not LOCKED
         assert second is not LOCKED
@@ -550,7 +550,7 @@ async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: P
         stores = {"one": (one, Calls()), "two": (two, Calls())}
         for store, calls in stores.values():
             store.on_change(calls)
-            await calls.until(1)  # it listens
+            await calls.count(1)  # it listens
 
         async def enter(name: str, request_id: str) -> Claim | None:
             claiming = Claiming({name: 1}, name, NOW + LEASE)
@@ -568,7 +568,7 @@ async def test_processes_that_hear_of_each_other_claim_nothing_on_entry(place: P
         ends[1].is_quiet = behind.is_quiet
         assert [each and each.waits for each in await two.complete(ends, NOW)] == [False, False]
         for _, calls in stores.values():
-            await calls.until(2)
+            await calls.count(2)
         assert stores["one"][1].news[1] == LedgerNews([], ["r1", "r0"])
         assert stores["two"][1].news[1] == LedgerNews([], [])
         assert [await enter("one", "r2"), await enter("two", "r3")] == [None, None]

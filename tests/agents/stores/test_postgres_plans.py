@@ -8,7 +8,6 @@ open transaction of another test would do the same.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from tests.agents.stores.contract import LEASE, NOW, completion, outgoing
 from tests.lab.places.postgres_server import postgres_server
 from tests.lab.places.services import unique_name
 from tests.lab.sizes import size
+from tests.lab.waiting import until
 
 BACKLOG = size(1_500, 20_000)
 DRAINED = 300
@@ -67,9 +67,9 @@ class Bench:
             yield store
         finally:
             await store.close()
-        left = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{self.schema}'"
-        while await self.ask(left):
-            await asyncio.sleep(0.01)
+        left = f"SELECT FROM pg_stat_activity WHERE application_name = '{self.schema}'"
+        gone = f"SELECT 1 WHERE NOT EXISTS ({left})"
+        await until(lambda: self.ask(gone), "its connections have ended")
 
     async def blocks(self) -> int:
         """Return the blocks of the requests and their indexes that were read so far."""
