@@ -26,10 +26,9 @@ from foundation_rt.cli.main import main
 from tests.lab.places.services import need_postgres, unique_name
 from tests.lab.programs.terminal import Terminal
 from tests.lab.servers.process import run
+from tests.lab.waiting import PATIENCE, until
 
 Captured = pytest.CaptureFixture[str]
-
-PATIENCE = 60.0
 
 
 @contextmanager
@@ -255,8 +254,7 @@ async def test_operator_lists_and_removes_schedules(dsn: str) -> None:
     agents.every("0 6 * * *", "clerk", {"a": 1}, timezone="Europe/Berlin", name="daily")
     agents.every("30 6 1 * *", "clerk", 2, ttl_ms=5000, missed="all", name="monthly")
     async with agents, asyncio.timeout(PATIENCE):
-        while len(await agents.list_schedules()) < 2:
-            await asyncio.sleep(0.01)
+        await until(agents.list_schedules, "both are entered", lambda found: len(found) == 2)
         listed, _ = await agents_command("schedules", *store)
         daily, monthly = listed["schedules"]
         assert (daily["name"], daily["expression"]) == ("daily", "0 6 * * *")

@@ -8,14 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foundation_rt.client import Client, connect
-from tests.apps.gateway.test_faults import APP, entry, names_of, write
+from foundation_rt.client import connect
+from tests.apps.gateway.test_faults import APP, entry, until_listed, write
 from tests.apps.gateway.test_through import OLD, status_of
 from tests.lab.host.process import host_process
 from tests.lab.programs.terminal import Terminal
@@ -141,13 +141,6 @@ def test_question_fits_a_screen_and_takes_no_earlier_answer(folder: Path) -> Non
     assert not (folder / "ran").exists()
 
 
-async def until(client: Client, holds: Callable[[set[str]], bool]) -> None:
-    """Wait until the names of tools are as wanted."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds(await names_of(client)):
-            await asyncio.sleep(0.1)
-
-
 @pytest.mark.rule("MCPJSON-11", "GATE-58")
 async def test_entry_that_changes_waits_and_others_go_on(folder: Path) -> None:
     file = folder / "mcp.json"
@@ -156,17 +149,18 @@ async def test_entry_that_changes_waits_and_others_go_on(folder: Path) -> None:
     line = ["env", "-C", str(folder), *command(*words)]
     with ServerProcess(line, {**environment(), **variables(folder)}) as process:
         url = str(process.record(message="serving over HTTP")["url"])
-        async with connect(url, revision=OLD) as client:
-            await until(client, {"one__echo", "two__echo"}.issubset)
+        changes = asyncio.Queue[str]()
+        async with connect(url, revision=OLD, on_list_changed=changes.put_nowait) as client:
+            await until_listed(client, changes, {"one__echo", "two__echo"}.issubset)
             write(file, one=entry("other"), two=entry("two"), three=entry("three"))
-            await until(client, lambda names: "one__echo" not in names)
+            await until_listed(client, changes, {"one__echo"}.isdisjoint)
             assert (await client.call("two__echo", {"text": "x"})).text == "two: x"
             for server in ("one", "three"):
                 status = await status_of(client, server)
                 assert status["state"] == "failed" and "--trust" in status["reason"]
             # Whatever agrees in this folder, the gateway goes on by itself.
             assert run_in(folder, "tools", "one", "--trust").returncode == 0
-            await until(client, lambda names: "one__echo" in names)
+            await until_listed(client, changes, {"one__echo"}.issubset)
             assert (await client.call("one__echo", {"text": "x"})).text == "other: x"
             assert (await status_of(client, "three"))["state"] == "failed"
         process.signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ from foundation_rt import ErrorCode, ToolError
 from foundation_rt.cli.demo import demo_server
 from foundation_rt.cli.showing_server import showing_server
 from foundation_rt.testing import SequentialIds, TestClient
+from tests.lab.waiting import until
 
 
 @pytest.fixture
@@ -51,13 +52,11 @@ async def test_wrong_arguments_are_refused(
 @pytest.mark.rule("TIME-05")
 async def test_sleep_ends_when_the_call_is_aborted(client: TestClient) -> None:
     sleeping = asyncio.create_task(client.call("sleep", ms=3_600_000))
-    while not client.connection.engine.running:
-        await asyncio.sleep(0)
+    await until(lambda: client.connection.engine.running, "the call runs")
     sleeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sleeping
-    while client.connection.engine.running:
-        await asyncio.sleep(0)
+    await until(lambda: not client.connection.engine.running, "the call ends")
     assert client.notifications == []
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +38,7 @@ from tests.lab.login.server import serving
 from tests.lab.programs import node, python_environment
 from tests.lab.servers.http_server import free_port, serve_gateway
 from tests.lab.servers.process import PATIENCE, command, environment
+from tests.lab.waiting import block_until
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"
@@ -241,13 +241,12 @@ def test_chat_host_logs_in_at_fastmcp(proxy: str, tmp_path: Path) -> None:
         with httpx2.Client(base_url=base, headers={"X-API-Key": token}, timeout=PATIENCE) as client:
 
             def server_in(state: str) -> dict[str, Any]:
-                end = time.monotonic() + PATIENCE
-                while time.monotonic() < end:
-                    [server] = client.get("/api/status").json()["servers"]
-                    if server["state"] == state:
-                        return dict(server)
-                    time.sleep(0.05)
-                raise AssertionError(f"the server is not {state}: {server}")
+                answer = block_until(
+                    lambda: client.get("/api/status").json(),
+                    f"the server is {state}",
+                    lambda status: [each["state"] for each in status["servers"]] == [state],
+                )
+                return dict(answer["servers"][0])
 
             server_in("needs login")
             begun = client.post("/api/login", json={"server": "it"}).json()

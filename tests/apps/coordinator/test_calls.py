@@ -194,8 +194,7 @@ async def test_lost_connection_is_one_failure_however_many_calls_wait() -> None:
     server = harness()
     async with one(server) as servers:
         calls = [asyncio.create_task(failing(servers, ["wait", "never"])) for _ in range(20)]
-        while len(server.nonces()) < 20:
-            await asyncio.sleep(0.01)
+        await server.until(lambda: len(server.nonces()) >= 20)
         server.transports[-1].lose()
         await asyncio.gather(*calls)
         assert servers.states["play"].circuit is CircuitState.CLOSED
@@ -362,8 +361,7 @@ async def test_aborted_call_ends_and_the_server_hears_of_it() -> None:
         running = asyncio.create_task(
             servers.execute(ToolCallRequest("play", acts(["wait", "never"]), "r"))
         )
-        while not server.nonces():
-            await asyncio.sleep(0.01)
+        await server.until(lambda: server.nonces())
         doubled = await servers.execute(ToolCallRequest("play", acts(), "r"))
         assert doubled.error is not None
         assert doubled.error.app_code == "E203"
@@ -382,8 +380,7 @@ async def test_cancelled_caller_is_cancelled_also_after_an_abort() -> None:
     server = harness()
     async with one(server) as servers:
         running = asyncio.create_task(servers.call("play", acts(["wait", "never"]), request_id="r"))
-        while not server.nonces():
-            await asyncio.sleep(0.01)
+        await server.until(lambda: server.nonces())
         assert servers.abort("r")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.mcp_json import ServerSettings
 from foundation_rt.client import MCPError
 from foundation_rt.client.transports.http import HttpTransport
-from tests.apps.coordinator.test_servers import entry, until
+from tests.apps.coordinator.test_servers import entry, until_state
 from tests.lab.checks.leaks import ResourceSnapshot
 from tests.lab.peers.script_memory import MemoryHarness
-from tests.lab.servers.process import PATIENCE
+from tests.lab.programs.processes import living
+from tests.lab.waiting import until
 
 
 def play(nonce: str, *acts: list[Any]) -> dict[str, Any]:
@@ -139,8 +139,7 @@ async def test_first_session_takes_over_the_lists_and_gives_them_back_anew(
         running = asyncio.create_task(
             server.request("tools/call", play("held", ["wait", "go"], ["answer"]), session="3")
         )
-        while "held" not in harness.nonces():
-            await asyncio.sleep(0.01)
+        await harness.until(lambda: "held" in harness.nonces())
         server.end_session("3")
         await asyncio.sleep(20)
         assert not harness.transports[-1].is_closed  # as long as its request runs
@@ -160,8 +159,7 @@ async def test_session_beyond_sixteen_waits_for_room(clock: ManualClock) -> None
             asyncio.create_task(server.request("tools/call", play(f"h{n}", *HELD), session=str(n)))
             for n in range(MAX_CONNECTIONS)
         ]
-        while len(harness.nonces()) < MAX_CONNECTIONS:
-            await asyncio.sleep(0.01)
+        await harness.until(lambda: len(harness.nonces()) >= MAX_CONNECTIONS)
         assert server.connections == MAX_CONNECTIONS
         with pytest.raises(MCPError) as raised:
             await server.request("tools/call", play("n"), session="late", timeout_ms=100)
@@ -178,14 +176,9 @@ async def test_session_beyond_sixteen_waits_for_room(clock: ManualClock) -> None
             server.end_session(str(number))
         for each in held:
             each.cancel()
-        done = 0
-        while done < 40:
-            await asyncio.sleep(0.1)
-            done = sum(each.done() for each in waiting)
-            for n, each in enumerate(waiting):
-                if each.done():
-                    server.end_session(f"w{n}")
-        assert [each.result()["structuredContent"] for each in waiting] == [
+        for n, each in enumerate(waiting):
+            each.add_done_callback(lambda _, n=n: server.end_session(f"w{n}"))
+        assert [each["structuredContent"] for each in await asyncio.gather(*waiting)] == [
             {"nonce": f"w{n}"} for n in range(40)
         ]
 
@@ -201,8 +194,7 @@ async def hold(
         )
         for name in names
     ]
-    while not {*names} <= {*harness.nonces()}:
-        await asyncio.sleep(0.01)
+    await harness.until(lambda: {*names} <= {*harness.nonces()})
     return held
 
 
@@ -355,14 +347,10 @@ async def test_sessions_of_a_stateful_process_are_processes_of_their_own(tmp_pat
         assert await asyncio.gather(*(pid(each) for each in "1212")) == [first, second] * 2
         server.end_session("1")
         server.end_session("2")
-        while server.connections > 1:
-            await asyncio.sleep(0.01)
-        await until(servers, "notes", ServerState.READY)
-        async with asyncio.timeout(PATIENCE):
-            with pytest.raises(ProcessLookupError):
-                while True:  # it may outlive the moment in which it is no longer counted
-                    os.kill(second, 0)
-                    await asyncio.sleep(0.01)
+        await until(lambda: server.connections <= 1, "one connection is left")
+        await until_state(servers, "notes", ServerState.READY)
+        # It may outlive the moment in which it is no longer counted.
+        await until(lambda: not living(second), "its process ends")
         assert await pid("3") not in (first, second)
     ResourceSnapshot.now().must_equal(before)
 
@@ -384,5 +372,4 @@ async def test_subscription_holds_the_connection_of_its_client() -> None:
             behind.resource_updated("note://one")
             assert await anext(aiter(changes)) == "note://one"
             assert server.connections == 2
-        while server.connections > 1:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.connections <= 1, "one connection is left")

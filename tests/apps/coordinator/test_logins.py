@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -24,20 +23,15 @@ from foundation_rt.client import (
     OAuth,
 )
 from foundation_rt.errors import UsageError
+from tests.apps.coordinator.test_servers import until_state
 from tests.lab.login.oauth_world import World, log_in, running_world
-from tests.lab.servers.process import PATIENCE
+from tests.lab.waiting import until
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     with running_world() as found:
         yield found
-
-
-async def until(servers: Coordinator, state: ServerState) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while servers.states["it"].state is not state:
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.rule("COORD-83", "COORD-10")
@@ -67,7 +61,7 @@ async def test_server_is_ready_when_somebody_has_logged_in_and_wants_it_again(
         world.refreshable.clear()
         with pytest.raises(ToolExecutionError):
             await servers.call("it:echo")
-        await until(servers, ServerState.NEEDS_LOGIN)
+        await until_state(servers, "it", ServerState.NEEDS_LOGIN)
         assert "Run: foundation-rt login" in str(servers.states["it"].reason)
         assert [tool.definition.name for tool in servers.tools] == ["echo"]
         await server.log_in(log_in)
@@ -85,9 +79,7 @@ async def test_call_that_lacks_a_scope_alone_leaves_the_server_ready(world: Worl
         asked = len(world.calls)
         with pytest.raises(ToolExecutionError):
             await servers.call("it:echo")
-        async with asyncio.timeout(PATIENCE):
-            while len(world.calls) < asked + 2:  # the call, and the list once more
-                await asyncio.sleep(0.02)
+        await until(lambda: len(world.calls) >= asked + 2, "the call, and the list once more")
         assert servers.states["it"].state is ServerState.READY
 
 

@@ -28,6 +28,7 @@ from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import ResourceSnapshot
 from tests.lab.servers.http_server import free_port, serve_http
 from tests.lab.sizes import size
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -59,9 +60,8 @@ async def pid(servers: Coordinator, server: str) -> int:
     return value
 
 
-async def until(servers: Coordinator, server: str, state: ServerState) -> None:
-    while servers.states[server].state is not state:
-        await asyncio.sleep(0.01)
+async def until_state(servers: Coordinator, server: str, state: ServerState) -> None:
+    await until(lambda: servers.states[server].state, f"it is {state}", lambda its: its is state)
 
 
 @pytest.mark.rule("COORD-08", "COORD-09", "COORD-10", "COORD-16")
@@ -153,8 +153,8 @@ async def test_killed_server_fails_its_call_and_no_other(tmp_path: Path) -> None
         assert (await servers.call("notes:die_once", {"path": path})).value() == "alive"
         first = await pid(servers, "notes")
         os.kill(first, 9)
-        await until(servers, "notes", ServerState.LOST)
-        await until(servers, "notes", ServerState.READY)  # by itself
+        await until_state(servers, "notes", ServerState.LOST)
+        await until_state(servers, "notes", ServerState.READY)  # by itself
         assert await pid(servers, "notes") != first
         assert not held.done()
         assert servers.abort("held")
@@ -271,13 +271,12 @@ async def test_reload_leaves_unchanged_servers_alone_and_lets_calls_end(file: Pa
     async with Coordinator.from_file(file, on_list_changed=changed.append) as servers:
         kept, gone = await pid(servers, "kept"), await pid(servers, "gone")
         running = asyncio.create_task(servers.call("gone:wait", request_id="r"))
-        while servers.states["gone"].running == 0:
-            await asyncio.sleep(0.01)
+        await until(lambda: servers.states["gone"].running != 0, "the call runs")
         write(file, new=entry("new"), kept=entry("kept"), more=entry("more"))
         await servers.reload()
         assert list(servers.states) == ["new", "kept", "more"]
-        await until(servers, "more", ServerState.READY)
-        await until(servers, "new", ServerState.READY)
+        await until_state(servers, "more", ServerState.READY)
+        await until_state(servers, "new", ServerState.READY)
         assert await pid(servers, "kept") == kept
         assert (await servers.call("only_new")).value() == "new"
         with pytest.raises(ToolNotFoundError):
@@ -286,8 +285,7 @@ async def test_reload_leaves_unchanged_servers_alone_and_lets_calls_end(file: Pa
         assert servers.abort("r")
         with pytest.raises(ToolExecutionError):
             await running
-        while servers._servers._leaving:
-            await asyncio.sleep(0.01)
+        await until(lambda: not servers._servers._leaving, "the server has left")
         with pytest.raises(ProcessLookupError):
             os.kill(gone, 0)
         assert set(changed) == {"tools", "guidance"}  # the first read of it counts (COORD-81)
@@ -306,9 +304,8 @@ async def test_file_that_changes_is_read_again(file: Path) -> None:
         file.write_text("{")
         await asyncio.sleep(0)
         write(file, a=entry("a"), b=entry("b"))
-        while "b" not in servers.states:
-            await asyncio.sleep(0.01)
-        await until(servers, "b", ServerState.READY)
+        await until(lambda: "b" in servers.states, "the file is read again")
+        await until_state(servers, "b", ServerState.READY)
         assert (await servers.call("only_b")).value() == "b"
 
 
@@ -364,9 +361,8 @@ async def test_lists_of_a_server_that_is_gone_stay_as_long_as_the_option_says(
         assert names() == ["one:echo"]
         write(file, one={"command": "there-is-no-such-program"})
         await servers.reload()
-        await until(servers, "one", ServerState.FAILED)
-        while names() != listed:
-            await asyncio.sleep(0.01)
+        await until_state(servers, "one", ServerState.FAILED)
+        await until(lambda: names() == listed, "the lists are as wanted")
 
 
 @pytest.mark.rule("COORD-79")

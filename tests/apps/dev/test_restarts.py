@@ -14,6 +14,7 @@ from tests.apps.gateway.test_faults import error_in, write
 from tests.lab.login.oauth_world import running_world
 from tests.lab.servers.dev_front import DevFront, dev_front
 from tests.lab.servers.process import PATIENCE
+from tests.lab.waiting import until
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 
@@ -276,26 +277,21 @@ def calls(tmp_path: Path) -> Iterator[tuple[DevFront, Path]]:
         yield found, path
 
 
-async def seen(path: Path) -> None:
-    while not path.exists():
-        await asyncio.sleep(0.02)
-
-
 @pytest.mark.rule("DEV-14")
 @pytest.mark.parametrize("revision", [OLD, NEW])
 async def test_running_call_ends_before_the_program_does(
     calls: tuple[DevFront, Path], revision: str
 ) -> None:
     front, path = calls
-    until = path.with_name("until")
+    end = path.with_name("until")
     async with connect(target(front), revision=revision) as client:
         before = (await client.call("pid")).value()
-        running = asyncio.create_task(client.call("wait", {"until": str(until)}))
-        await seen(Path(f"{until}.runs"))
+        running = asyncio.create_task(client.call("wait", {"until": str(end)}))
+        await until(Path(f"{end}.runs").exists, "the call runs")
         path.write_text(CALLS + "\n")
         await asyncio.to_thread(front.wait_for_state, "restarting")
         later = asyncio.create_task(client.call("pid"))
-        until.touch()
+        end.touch()
         assert (await running).text == "done"
         assert (await later).value() != before
 
@@ -305,11 +301,11 @@ async def test_call_that_runs_too_long_gets_an_error_that_says_why(
     calls: tuple[DevFront, Path],
 ) -> None:
     front, path = calls
-    until = path.with_name("never")
+    end = path.with_name("never")
     async with connect(target(front), revision=OLD) as client:
-        params = {"name": "wait", "arguments": {"until": str(until)}}
+        params = {"name": "wait", "arguments": {"until": str(end)}}
         running = asyncio.create_task(client.request("tools/call", params))
-        await seen(Path(f"{until}.runs"))
+        await until(Path(f"{end}.runs").exists, "the call runs")
         restart = await asyncio.to_thread(
             front.next_restart, lambda: path.write_text(CALLS + "\n"), first=False
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,16 +15,22 @@ from tests.apps.gateway.test_faults import entry, write
 from tests.apps.gateway.test_through import OLD, speaking
 from tests.lab.programs.processes import living
 from tests.lab.servers.http_server import serve_gateway
+from tests.lab.waiting import until
 
 
 async def listens_no_more(url: str) -> None:
     """Wait until nothing listens at a URL."""
     parts = urlsplit(url)
-    with suppress(ConnectionError):  # one that nobody has accepted by then is reset
-        while True:
+
+    async def is_refused() -> bool:
+        try:
             _, writer = await asyncio.open_connection(parts.hostname, parts.port)
-            writer.close()
-            await asyncio.sleep(0.01)
+        except ConnectionError:  # one that nobody has accepted by then is reset
+            return True
+        writer.close()
+        return False
+
+    await until(is_refused, "nothing listens")
 
 
 @pytest.mark.rule("PROC-14", "CHILD-12")

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.apps.gateway.test_through import NEW, OLD, Answers, speaking, status_
 from tests.lab.apps import gateway_app
 from tests.lab.servers.http_server import serve_gateway
 from tests.lab.servers.process import command, environment
+from tests.lab.waiting import until
 
 APP = str(gateway_app.__file__)
 
@@ -41,6 +43,14 @@ def file(tmp_path: Path) -> Path:
 async def names_of(client: Client) -> set[str]:
     """Return what the client knows: a call looks there, and the news of a change may be late."""
     return {each.name for each in await client.list_tools()} - {"health"}
+
+
+async def until_listed(
+    client: Client, changes: asyncio.Queue[str], are_there: Callable[[set[str]], bool]
+) -> None:
+    """Wait for news of a list until the names of the tools are as wanted."""
+    while not are_there(await names_of(client)):
+        await changes.get()
 
 
 def error_in(result: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +80,9 @@ async def test_dead_hanging_and_lying_servers_take_nothing_from_the_others(file:
     )
     env = {"FOUNDATION_RT_GATEWAY__START_WAIT_MS": "1500"}
     with serve_gateway(str(file), env=env) as gateway:
-        async with connect(gateway.url, revision=OLD) as client:
-            while "notes__echo" not in await names_of(client):
-                await asyncio.sleep(0.02)
+        changes = asyncio.Queue[str]()
+        async with connect(gateway.url, revision=OLD, on_list_changed=changes.put_nowait) as client:
+            await until_listed(client, changes, {"notes__echo"}.issubset)
             assert (await client.call("notes__echo", {"text": "x"})).text == "notes: x"
             assert all(name.startswith("notes__") for name in await names_of(client))
             states = {name: await status_of(client, name) for name in ("dead", "bad", "unset")}
@@ -108,13 +118,13 @@ async def test_call_waits_for_a_server_that_is_starting(file: Path, tmp_path: Pa
     )
     env = {"FOUNDATION_RT_GATEWAY__START_WAIT_MS": "100"}
     with serve_gateway(str(file), env=env) as gateway:
-        async with connect(gateway.url, revision=OLD) as client:
+        changes = asyncio.Queue[str]()
+        async with connect(gateway.url, revision=OLD, on_list_changed=changes.put_nowait) as client:
             called = {"name": "slow__echo", "arguments": {"text": "x"}}
             calling = asyncio.create_task(client.request("tools/call", called))
             reads = {"uri": "note://slow"}
             reading = asyncio.create_task(client.request("resources/read", reads))
-            while "other__echo" not in await names_of(client):
-                await asyncio.sleep(0.02)
+            await until_listed(client, changes, {"other__echo"}.issubset)
             assert (await status_of(client, "slow"))["state"] == "starting"
             assert not calling.done() and not reading.done()
             gate.touch()
@@ -170,7 +180,8 @@ async def test_sessions_of_two_clients_are_never_mixed(file: Path) -> None:
 async def test_file_that_changes_is_read_again_under_load(file: Path) -> None:
     write(file, one=entry("one"))
     with serve_gateway(str(file)) as gateway:
-        async with connect(gateway.url, revision=OLD) as client:
+        changes = asyncio.Queue[str]()
+        async with connect(gateway.url, revision=OLD, on_list_changed=changes.put_nowait) as client:
             pid = (await client.call("one__pid")).value()
             done = asyncio.Event()
 
@@ -182,15 +193,13 @@ async def test_file_that_changes_is_read_again_under_load(file: Path) -> None:
 
             loads = [asyncio.create_task(load()) for _ in range(4)]
             write(file, one=entry("one"), two=entry("two"))
-            while "two__echo" not in await names_of(client):
-                await asyncio.sleep(0.02)
+            await until_listed(client, changes, {"two__echo"}.issubset)
             gateway.process.record(message="the servers were read again")
             file.write_text("{")
             broken = gateway.process.record(level="error", logger="foundation_rt.coordinator")
             assert "not read again" in broken["message"]
             write(file, one=entry("one"))
-            while "two__echo" in await names_of(client):
-                await asyncio.sleep(0.02)
+            await until_listed(client, changes, {"two__echo"}.isdisjoint)
             done.set()
             assert set().union(*await asyncio.gather(*loads)) == {pid}
 
@@ -217,7 +226,8 @@ async def test_changed_definition_is_withheld_until_it_is_accepted(
             assert "one__add" in await names_of(client)
     describe("second")
     with serve_gateway(str(file), "--lock", str(lock)) as gateway:
-        async with connect(gateway.url) as client:
+        changes = asyncio.Queue[str]()
+        async with connect(gateway.url, on_list_changed=changes.put_nowait) as client:
             assert "one__add" not in await names_of(client)
             [withheld] = [
                 each
@@ -237,8 +247,7 @@ async def test_changed_definition_is_withheld_until_it_is_accepted(
             out, _ = await accepting.communicate()
             assert accepting.returncode == 0
             assert b"one: " in out
-            while "one__add" not in await names_of(client):
-                await asyncio.sleep(0.05)
+            await until_listed(client, changes, {"one__add"}.issubset)
             assert (await client.call("one__add")).value() == 1
             assert (await status_of(client, "one"))["withheld"] == []
 
@@ -331,15 +340,15 @@ async def test_lock_has_no_door(file: Path, tmp_path: Path) -> None:
             ]
     app.write_text(DECLARING.format(text="second"))
     with serve_gateway(str(file), "--lock", str(lock)) as gateway:
-        async with connect(gateway.url, revision=OLD) as client:
+        changes = asyncio.Queue[str]()
+        async with connect(gateway.url, revision=OLD, on_list_changed=changes.put_nowait) as client:
             assert all(await refused(client)), await refused(client)
             said = "instructions of server 'one' is withheld, since it is new: 'instructions'"
             gateway.process.record(message=said)
             words = command("gateway", "accept", str(file), "--lock", str(lock))
             accepting = await asyncio.create_subprocess_exec(*words, env=environment())
             assert await accepting.wait() == 0
-            while "one__add" not in await names_of(client):
-                await asyncio.sleep(0.05)
+            await until_listed(client, changes, {"one__add"}.issubset)
             assert not any(await refused(client))
         assert "second" in await instructions(gateway.url)
 
@@ -376,8 +385,11 @@ async def test_subscription_begins_with_the_first_and_ends_with_the_last(
                 assert await anext(aiter(anns)) == uri
                 touching.cancel()
                 await asyncio.wait([touching])
-            while (await ann.call("one__subscribed")).value():
-                await asyncio.sleep(0.02)
+            await until(
+                lambda: ann.call("one__subscribed"),
+                "the subscription ends",
+                lambda found: not found.value(),
+            )
 
 
 @pytest.mark.rule("GATE-20")

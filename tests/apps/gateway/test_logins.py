@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.apps.gateway.test_faults import write
 from tests.apps.gateway.test_through import status_of
 from tests.lab.login.oauth_world import log_in, running_world
 from tests.lab.servers.http_server import serve_gateway
-from tests.lab.servers.process import PATIENCE
+from tests.lab.waiting import until
 
 
 @pytest.mark.rule("GATE-61", "MCPJSON-18", "CAUTH-35")
@@ -30,20 +29,23 @@ async def test_server_needs_a_login_until_somebody_has_logged_in(tmp_path: Path)
         write(file, it={"url": world.url, "oauth": {}})
         with serve_gateway(str(file), env=home) as gateway:
             sent = {"Authorization": "Bearer token-of-a-client"}
-            async with (
-                connect(gateway.url, require=(), headers=sent) as client,
-                asyncio.timeout(PATIENCE),
-            ):
-                while (status := await status_of(client, "it"))["state"] == "starting":
-                    await asyncio.sleep(0.05)
+            async with connect(gateway.url, require=(), headers=sent) as client:
+                status = await until(
+                    lambda: status_of(client, "it"),
+                    "it is no longer starting",
+                    lambda found: found["state"] != "starting",
+                )
                 assert status["state"] == "needs login"
                 command = f"Run: foundation-rt login {world.url}"
                 assert status["reason"] == f"Not logged in to {world.url[7:-4]}. {command}"
                 async with connect(world.url, auth=OAuth(login=log_in, store=store)) as person:
                     await person.call("echo")
                 write(file, it={"url": world.url, "oauth": {}, "timeoutMs": 30_000})  # at once
-                while (await status_of(client, "it"))["state"] != "ready":
-                    await asyncio.sleep(0.05)
+                await until(
+                    lambda: status_of(client, "it"),
+                    "it is ready",
+                    lambda found: found["state"] == "ready",
+                )
                 assert (await client.call("it__echo")).text == "done"
         assert not [each for each in world.calls if "of-a-client" in json.dumps(each)]
         assert not [each for each in world.valid if each in gateway.process.stderr]

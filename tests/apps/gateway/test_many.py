@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import Client, connect
-from tests.apps.gateway.test_faults import APP, HANGS, entry, error_in, names_of, write
+from tests.apps.gateway.test_faults import APP, HANGS, entry, error_in, until_listed, write
 from tests.apps.gateway.test_through import OLD, speaking, status_of
 from tests.lab.programs.processes import children, descriptors, living
 from tests.lab.servers.http_server import serve_gateway, serve_http
-from tests.lab.servers.process import PATIENCE, ServerProcess
+from tests.lab.servers.process import ServerProcess
 from tests.lab.sizes import size
+from tests.lab.waiting import until
 
 QUICK = str(Path(__file__).parents[2] / "lab" / "apps" / "quick_server.sh")
 GOOD = [f"s{number}" for number in range(4)]
@@ -33,13 +34,15 @@ async def test_seven_servers_of_which_three_are_of_no_use(tmp_path: Path) -> Non
     file = write(tmp_path / "mcp.json", **servers)
     env = {"FOUNDATION_RT_GATEWAY__START_WAIT_MS": "3000", **speaking(OLD)}
     with serve_gateway(file, env=env) as gateway:
+        anns, bobs = asyncio.Queue[str](), asyncio.Queue[str]()
         async with (
-            connect(gateway.url, revision=OLD) as ann,
-            connect(gateway.url, revision=OLD) as bob,
+            connect(gateway.url, revision=OLD, on_list_changed=anns.put_nowait) as ann,
+            connect(gateway.url, revision=OLD, on_list_changed=bobs.put_nowait) as bob,
         ):
-            for who in (ann, bob):  # each has processes of its own, which start at their pace
-                while {name.partition("__")[0] for name in await names_of(who)} != {*GOOD}:
-                    await asyncio.sleep(0.02)
+            for who, news in ((ann, anns), (bob, bobs)):  # their processes start at their own pace
+                await until_listed(
+                    who, news, lambda names: {each.partition("__")[0] for each in names} == {*GOOD}
+                )
             counts = await asyncio.gather(_count_everywhere(ann, "a"), _count_everywhere(bob, "b"))
             for name in GOOD:
                 assert counts[0][name].isdisjoint(counts[1][name])
@@ -95,8 +98,11 @@ async def test_rounds_of_connect_call_and_kill_leave_nothing_in_the_gateway(tmp_
                 assert int((await client.call("one__pid")).text) == process
                 hang = {"name": "one__pid", "arguments": {"hang": True}}
                 hanging = asyncio.ensure_future(client.request("tools/call", hang))
-                while not (await status_of(client, "one"))["running"]:
-                    pass
+                await until(
+                    lambda: status_of(client, "one"),
+                    "the call runs",
+                    lambda found: found["running"],
+                )
                 os.kill(process, signal.SIGKILL)
                 assert error_in(await hanging)["mayHaveRun"]
 
@@ -105,16 +111,15 @@ async def test_rounds_of_connect_call_and_kill_leave_nothing_in_the_gateway(tmp_
         before = await _quiet(gateway.process)
         for _ in range(size(20, 300)):
             await one_round()
-        async with asyncio.timeout(PATIENCE):
-            while await _quiet(gateway.process) > before:
-                await asyncio.sleep(0.05)
+        await until(
+            lambda: _quiet(gateway.process), "nothing is left", lambda found: found <= before
+        )
 
 
 async def _quiet(process: ServerProcess) -> int:
     """Return how many descriptors a gateway has, once it has no child: its server is flapping."""
     pid = process.process.pid
-    while children(pid):
-        await asyncio.sleep(0.02)
+    await until(lambda: not children(pid), "the gateway has no child")
     return len(descriptors(pid))
 
 
@@ -122,14 +127,11 @@ async def _quiet(process: ServerProcess) -> int:
 async def test_killed_gateways_leave_no_server(tmp_path: Path) -> None:
     """One after the other, each with servers that are being started or have just been."""
     file = write(tmp_path / "mcp.json", one=entry("one"), two=entry("two"))
-    groups = []
+    groups: list[Any] = []
     for _ in range(size(2, 10)):
         with serve_gateway(file, env=speaking(OLD)) as gateway:
             async with connect(gateway.url, revision=OLD) as client:
                 groups += [(await client.call(f"{each}__pid")).value() for each in ("one", "two")]
                 gateway.process.signal(signal.SIGKILL)
                 await asyncio.to_thread(gateway.process.wait)
-    for group in groups:
-        assert isinstance(group, int)
-        while living(group):
-            await asyncio.sleep(0.05)
+    await until(lambda: not any(living(group) for group in groups), "no process is left")

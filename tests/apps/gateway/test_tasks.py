@@ -12,6 +12,7 @@ from foundation_rt.client import MCPError, connect
 from foundation_rt.features.tasks.support import EXTENSION
 from tests.apps.gateway.test_through import NEW, OLD, Answers, speaking
 from tests.lab.servers.http_server import HttpServerProcess, serve_gateway, serve_http
+from tests.lab.waiting import until
 
 TASK_APP = """
 import asyncio
@@ -59,14 +60,15 @@ async def start(client: Any, tool: str) -> dict[str, Any]:
     return dict(task)
 
 
-async def until(client: Any, task_id: str, *statuses: str) -> dict[str, Any]:
-    """Return what `tasks/get` shows, once the task has one of these statuses."""
-    while True:
-        found = await client.request("tasks/get", {"taskId": task_id})
-        assert found["taskId"] == task_id
-        if found["status"] in statuses:
-            return dict(found)
-        await asyncio.sleep(0.01)
+async def until_status(client: Any, task_id: str, status: str) -> dict[str, Any]:
+    """Return what `tasks/get` shows, once the task has this status."""
+    shown = await until(
+        lambda: client.request("tasks/get", {"taskId": task_id}),
+        f"the task is {status}",
+        lambda found: found["status"] == status,
+    )
+    assert shown["taskId"] == task_id
+    return dict(shown)
 
 
 @pytest.mark.rule("GATE-14")
@@ -80,7 +82,7 @@ async def test_task_of_a_server_is_known_to_both_gateways(jobs: HttpServerProces
             connect(right.url, revision=NEW, handlers=TaskAnswers()) as other,
         ):
             task = await start(one, "job")
-            found = await until(other, task["taskId"], "completed")
+            found = await until_status(other, task["taskId"], "completed")
             assert found["result"]["content"][0]["text"] == "done"
 
 
@@ -99,7 +101,7 @@ async def test_task_is_asked_about_answered_cancelled_and_listened_to(
             gateway.url, revision=NEW, handlers=TaskAnswers(), on_notification=note
         ) as client:
             task_id = (await start(client, "ask"))["taskId"]
-            asking = await until(client, task_id, "input_required")
+            asking = await until_status(client, task_id, "input_required")
             [key] = asking["inputRequests"]
             async with client.subscribe(tasks=[task_id]) as changes:
                 answer = {"action": "accept", "content": {"name": "Ann"}}
@@ -112,7 +114,7 @@ async def test_task_is_asked_about_answered_cancelled_and_listened_to(
                 assert params["result"]["content"][0]["text"] == "hello Ann"
             endless = (await start(client, "endless"))["taskId"]
             await client.request("tasks/cancel", {"taskId": endless})
-            assert (await until(client, endless, "cancelled"))["taskId"] == endless
+            assert (await until_status(client, endless, "cancelled"))["taskId"] == endless
             with pytest.raises(MCPError) as unknown:
                 await client.request("tasks/get", {"taskId": endless[:-1]})
             assert unknown.value.wire is not None and unknown.value.wire["code"] == -32602

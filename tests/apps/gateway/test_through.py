@@ -17,6 +17,7 @@ from tests.lab.apps import forwarded_app, gateway_app, roots_server
 from tests.lab.peers.clients import ABLE
 from tests.lab.peers.raw_http import RawClient
 from tests.lab.servers.http_server import serve_gateway
+from tests.lab.waiting import until
 
 FORWARDED = shlex.join([sys.executable, str(forwarded_app.__file__)])
 APP = shlex.join([sys.executable, str(gateway_app.__file__)])
@@ -183,8 +184,7 @@ async def test_parked_call_ends_when_nobody_comes_back() -> None:
         async with connect(gateway.url, revision=NEW, handlers=Answers()) as client:
             call = {"name": "ask", "arguments": {}}
             asked = await client.request("tools/call", call)
-            while (await status_of(client))["running"]:
-                await asyncio.sleep(0.05)
+            await until(lambda: status_of(client), "it ends", lambda found: not found["running"])
             [key] = asked["inputRequests"]
             with pytest.raises(MCPError) as raised:
                 again = {"inputResponses": {key: {"action": "cancel"}}}
@@ -215,8 +215,7 @@ async def test_cancellation_reaches_the_server(theirs: str, tmp_path: Path) -> N
             await began.wait()
             waiting.cancel()
             await asyncio.wait([waiting])
-            while not noted.exists():
-                await asyncio.sleep(0.01)
+            await until(noted.exists, "the server notes the end")
 
 
 class NeverAnswers(Answers):
@@ -314,7 +313,8 @@ async def test_changed_roots_reach_the_servers_of_that_session_alone() -> None:
             assert await known(other) == [["file:///others"], 0]
             mine.root = "file:///new"
             client.roots_changed()
-            while (await known(client))[0] != ["file:///new"]:
-                await asyncio.sleep(0.01)
-            assert (await known(client))[1] >= 1
+            found = await until(
+                lambda: known(client), "it is told", lambda found: found[0] == ["file:///new"]
+            )
+            assert found[1] >= 1
             assert await known(other) == [["file:///others"], 0]

@@ -27,6 +27,7 @@ from tests.lab.host.chat import (
     say,
     when_asked,
 )
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -200,8 +201,10 @@ class Shop:
         self._plans = plans_with({"desk": server}, trust=trust)
         await self.coordinator.reload()
         entry = self.coordinator.entry
-        while (found := entry("desk:note")) is None or found.description != description:
-            await asyncio.sleep(0.001)
+        await until(
+            lambda: getattr(entry("desk:note"), "description", None) == description,
+            "the new definition is read",
+        )
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from foundation_rt.apps.host import texts
 from foundation_rt.apps.host.chat import Role
 from foundation_rt.apps.host.events import ServerMessage
 from tests.lab.host.chat import READS, Desk, ScriptedModel, approving, call, chat, problem, say
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -143,8 +144,7 @@ async def test_one_call_can_be_ended_and_the_model_reads_it() -> None:
     async with chat(model, desk) as orchestrator:
 
         async def abort() -> None:
-            while desk.running < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: desk.running >= 2, "two calls run")
             assert not orchestrator.abort_active_tool_execution("other", "c1")
             assert orchestrator.abort_active_tool_execution("session", "c1")
             desk.gate.set()

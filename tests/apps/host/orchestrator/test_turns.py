@@ -17,6 +17,7 @@ from foundation_rt.apps.host.orchestrator import ConversationOrchestrator, Memor
 from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import tasks
 from tests.lab.host.chat import Desk, Heard, ScriptedModel, approving, call, chat, say, when_asked
+from tests.lab.waiting import until
 
 
 @pytest.mark.rule("TURN-01", "TURN-10")
@@ -205,8 +206,7 @@ async def test_tools_that_read_run_side_by_side() -> None:
     async with chat(model, desk) as orchestrator:
 
         async def watch() -> None:
-            while desk.running < 3:
-                await asyncio.sleep(0.001)
+            await until(lambda: desk.running >= 3, "three calls run")
             desk.gate.set()
 
         watching = asyncio.create_task(watch())
@@ -282,8 +282,7 @@ async def test_stop_ends_calls_and_their_servers_are_notified() -> None:
     async with chat(model, desk) as orchestrator:
 
         async def stop_when_running() -> None:
-            while desk.running < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: desk.running >= 2, "two calls run")
             orchestrator.stop("session")
 
         stopping = asyncio.create_task(stop_when_running())
@@ -292,8 +291,7 @@ async def test_stop_ends_calls_and_their_servers_are_notified() -> None:
         assert heard.end["state"] == "stopped"
         errors = [each["data"]["error"]["code"] for each in heard.outcomes()]
         assert errors == ["STOPPED", "STOPPED"]
-        while len(desk.aborted) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(desk.aborted) >= 2, "both calls are aborted")
         # The next turn goes on: the history is whole.
         desk.gate.set()
         heard = await say(orchestrator, "go on")
@@ -366,8 +364,7 @@ async def test_session_has_one_turn_at_a_time_and_sessions_have_theirs_at_once()
     model.choose = lambda asked: [asked.options.session_id, gates[asked.options.session_id]]
     async with chat(model) as orchestrator:
         turns = {each: asyncio.create_task(say(orchestrator, session=each)) for each in gates}
-        while model.running < 2:
-            await asyncio.sleep(0)
+        await until(lambda: model.running >= 2, "two turns run")
         with pytest.raises(UsageError, match="a turn of this session is running"):
             await say(orchestrator, session="a")
         assert not orchestrator.stop("c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -189,10 +188,3 @@ async def talking(
     async with running(new_store, settings) as host:
         session = await host.sessions.create(OWNER)
         yield Talk(host, session, *await tab(session))
-
-
-async def until(condition: Any) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)

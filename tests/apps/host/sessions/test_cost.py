@@ -26,6 +26,7 @@ from tests.apps.host.sessions.support import (
 from tests.lab.checks.leaks import ResourceSnapshot
 from tests.lab.clock.counting import CallCounter
 from tests.lab.sizes import size
+from tests.lab.waiting import until
 
 ROOMY = SessionSettings(max_messages=100_000)
 TURN = "say:abcdefghi call:a:b say:done"
@@ -88,8 +89,7 @@ async def test_chat_that_nobody_uses_is_in_the_store_alone(tmp_path: Path) -> No
         session, connection = await _used_session(host)
         page, session_id = await whole_page(session), session.id
         connection.close()
-        while session.is_busy:
-            await asyncio.sleep(0.001)
+        await until(lambda session=session: not session.is_busy, "the turn ends")
         await asyncio.sleep(0.01)
         del session, connection
         gc.collect()

@@ -32,8 +32,8 @@ from tests.apps.host.sessions.support import (
     in_sqlite,
     read_until,
     running,
-    until,
 )
+from tests.lab.waiting import until
 
 EVE = "eve"
 ROOMY = SessionSettings(max_messages=1_000)
@@ -255,7 +255,7 @@ async def test_chats_of_an_earlier_version_are_listed_and_found(
     await earlier.transact(_add_old)
     await earlier.close()
     async with running(new_store) as host:
-        await until(lambda: not host.sessions._tasks)
+        await until(lambda: not host.sessions._tasks, "the titles are stored")
         assert await titles(host.sessions) == ["Old words of Ärger"]
         assert await titles(host.sessions, principal=EVE) == []
         for words, count in {"ärger": 1, "ANSWER": 1, "\0": 1, "hidden": 0}.items():

@@ -16,6 +16,7 @@ from foundation_rt.apps.host.sessions.connection import SessionConnection
 from foundation_rt.apps.host.sessions.store import SessionSettings, TooManyTurnsError
 from tests.apps.host.sessions.support import OWNER, Page, running, whole_page
 from tests.lab.sizes import examples
+from tests.lab.waiting import settle
 
 LIMITS = SessionSettings(max_messages=10_000, max_waiting_turns=3, max_events=20)
 TEXTS = ("say:abcdef", "ask:a:b say:x", "question:q say:y", "part:klm open:a:b", "wait", "fail")
@@ -83,8 +84,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(pauses=st.integers(1, 6))
     def go_on(self, pauses: int) -> None:
         async def pause() -> None:
-            for _ in range(pauses):
-                await asyncio.sleep(0)
+            await settle(pauses)
 
         self.run(pause())
 

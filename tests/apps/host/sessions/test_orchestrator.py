@@ -12,9 +12,10 @@ import pytest
 from foundation_rt.apps.host.orchestrator.skills import READ_SKILL
 from foundation_rt.apps.host.sessions.sessions import ChatSessions
 from foundation_rt.apps.host.sessions.store import SessionSettings
-from tests.apps.host.sessions.support import OWNER, NewStore, read_until, tab, until, whole_page
+from tests.apps.host.sessions.support import OWNER, NewStore, read_until, tab, whole_page
 from tests.features.test_skills import write_skill
 from tests.lab.host.chat import Desk, ScriptedModel, call, chat
+from tests.lab.waiting import until
 
 ROOMY = SessionSettings(max_messages=1_000)
 
@@ -81,7 +82,7 @@ async def test_turn_that_is_cut_off_in_a_call_is_stored_as_it_was_shown(
         assert not page.approvals
         await session.submit("go on", None)
         await read_until(connection, page, "finished")
-        await until(lambda: not session.is_busy)
+        await until(lambda: not session.is_busy, "the turn ends")
 
 
 @pytest.mark.rule("TURN-93", "TURN-94", "CHAT-07")

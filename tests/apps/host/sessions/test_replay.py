@@ -26,6 +26,7 @@ from tests.apps.host.sessions.support import (
     whole_page,
 )
 from tests.lab.sizes import cases, examples
+from tests.lab.waiting import settle
 
 STEPS = st.sampled_from(["say:abcdefghi", "say:x", "part:klmnop", "call:a:b", "open:a:b", "fail"])
 TURNS = st.lists(st.lists(STEPS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4)
@@ -55,8 +56,7 @@ async def play(host: Running, turns: list[str], cuts: Cuts) -> tuple[str, Page]:
     for number, turn in enumerate(turns):
         await session.submit(turn, f"m{number}")
     for count, from_start, pauses in cuts:
-        for _ in range(pauses):
-            await asyncio.sleep(0)
+        await settle(pauses)
         connection = session.connect(None if from_start else page.seq)
         for _ in range(count):
             if page.seq == session.last_seq and page.histories:

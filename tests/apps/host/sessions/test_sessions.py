@@ -32,6 +32,7 @@ from tests.apps.host.sessions.support import (
     talking,
     whole_page,
 )
+from tests.lab.waiting import until
 
 ROOMY = SessionSettings(max_messages=1_000)
 
@@ -320,8 +321,7 @@ async def test_session_that_is_idle_the_longest_makes_room() -> None:
         await new.submit("say:x", None)
         del old, new
         now = 2_000
-        while host.sessions._live[bytes.fromhex(new_id)].is_busy:
-            await asyncio.sleep(0)
+        await until(lambda: not host.sessions._live[bytes.fromhex(new_id)].is_busy, "the turn ends")
         kept = [await host.sessions.create(OWNER) for _ in range(2)]
         assert await host.sessions.store.load(bytes.fromhex(new_id), OWNER) is None
         assert await host.sessions.find(watched.id, OWNER) is watched

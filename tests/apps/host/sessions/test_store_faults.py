@@ -31,11 +31,11 @@ from tests.apps.host.sessions.support import (
     running,
     tab,
     talking,
-    until,
     whole_page,
 )
 from tests.lab.places.postgres_server import postgres_server
 from tests.lab.places.sqlite import a_small_disk
+from tests.lab.waiting import until
 
 ROOMY = SessionSettings(max_messages=1_000)
 
@@ -63,7 +63,7 @@ async def test_turns_go_on_without_their_store_and_are_stored_when_it_is_back() 
             assert host.orchestrator.texts == ["say:before wait say:meanwhile call:a:b"]
             await asyncio.to_thread(server.start)
             await read_until(connection, page, "finished")  # the one that had waited
-            await until(lambda: sessions.is_available)
+            await until(lambda: sessions.is_available, "the store is back")
             stored = await sessions.store.load(session.key, OWNER)
             assert stored is not None
             assert [message for _, message in stored.messages] == list(session.history)
@@ -97,8 +97,8 @@ async def test_full_disk_is_a_store_that_is_away(tmp_path: Path) -> None:
             with pytest.raises(StoreUnavailableError):
                 await session.submit("say:new", "m3")
             filling.unlink()
-            await until(lambda: host.sessions.is_available)
-            await until(lambda: not session.is_busy)
+            await until(lambda: host.sessions.is_available, "the store is back")
+            await until(lambda: not session.is_busy, "the turn ends")
             stored = await host.sessions.store.load(session.key, OWNER)
             assert stored is not None
             assert [message for _, message in stored.messages] == list(session.history)
@@ -125,7 +125,7 @@ async def test_decision_without_the_store_is_kept_when_it_is_back() -> None:
         await host.sessions.decide(session.id, "s", "two")
         assert await host.sessions.decisions(session.id) is None
         store.is_away = False
-        await until(lambda: store._decisions.get(OWNER) == {"s": "two"})
+        await until(lambda: store._decisions.get(OWNER) == {"s": "two"}, "it is stored")
         assert await host.sessions.decisions(session.id) == {"s": "two"}
 
 
@@ -178,7 +178,7 @@ async def test_without_a_store_only_events_for_replay_wait_for_it() -> None:
         talk.host.orchestrator.going.set()
         await talk.until("finished")
         stores[0].is_away = False
-        await until(lambda: not talk.session.is_busy)
+        await until(lambda: not talk.session.is_busy, "the turn ends")
         stored = await stores[0].load(talk.session.key, OWNER)
         assert stored is not None
         assert [message for _, message in stored.messages] == list(talk.session.history)

@@ -20,11 +20,11 @@ from tests.apps.host.sessions.support import (
     read_until,
     running,
     tab,
-    until,
     whole_page,
 )
 from tests.lab.places.cable import cable
 from tests.lab.places.services import postgres_schema
+from tests.lab.waiting import until
 
 Place = tuple[str, str]
 ROOMY = SessionSettings(max_messages=1_000)
@@ -151,7 +151,7 @@ async def test_worker_whose_lease_lapsed_cannot_write_on(place: Place) -> None:
         )
         query(place, "DELETE FROM {schema}.worker WHERE alive_until < now()")
         await read_until(there, other, "interrupted")
-        await until(lambda: session.running_turn is None)
+        await until(lambda: session.running_turn is None, "the turn ends")
         while page.seq != other.seq:
             page.show(await anext(here))
         assert page.chat() == other.chat() == (await whole_page(session)).chat()
@@ -187,7 +187,7 @@ async def test_worker_that_is_cut_off_goes_on_alone_and_then_takes_what_is_store
             while (page.seq, page.histories) != (other.seq, 2):
                 page.show(await anext(here))
             assert page.chat() == other.chat() == (await whole_page(session)).chat()
-            await until(lambda: first.sessions.is_available)
+            await until(lambda: first.sessions.is_available, "the store is back")
             await session.submit("say:next", "m3")
             await read_until(there, other, "finished")
 
@@ -205,7 +205,7 @@ async def test_connection_at_another_worker_keeps_a_turn_alive(place: Place) -> 
         await asyncio.sleep(2)
         assert session.running_turn is not None
         there.close()
-        await until(lambda: session.running_turn is None)
+        await until(lambda: session.running_turn is None, "the turn ends")
         assert (await whole_page(session)).turns == {}
 
 
@@ -219,7 +219,7 @@ async def test_chat_that_is_deleted_elsewhere_ends_here(place: Place) -> None:
         assert await second.sessions.delete(session.id, OWNER)
         with pytest.raises(AssertionError, match="closed"):
             await read_until(connection, page, "finished")
-        await until(lambda: session.running_turn is None)
+        await until(lambda: session.running_turn is None, "the turn ends")
 
 
 @pytest.mark.rule("CHAT-28")
@@ -243,7 +243,8 @@ async def test_chat_that_is_open_at_another_worker_is_not_purged(place: Place) -
         session, unused = [await first.sessions.create(OWNER) for _ in range(2)]
         connection, _ = await tab(session)
         await until(
-            lambda: query(place, "SELECT 1 FROM {schema}.chat WHERE watched_at IS NOT NULL") != []
+            lambda: query(place, "SELECT 1 FROM {schema}.chat WHERE watched_at IS NOT NULL"),
+            "the chat is watched",
         )
         store, after = second.sessions.store, 0
         while after is not None:

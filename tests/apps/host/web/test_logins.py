@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,11 @@ from foundation_rt.apps.coordinator import Coordinator, ServerState, plans_of
 from foundation_rt.apps.coordinator.servers import NOT_SHARED
 from foundation_rt.apps.web_page.logins import PageLogins
 from foundation_rt.client import HttpServer, MemoryTokenStore, OAuth
+from tests.apps.coordinator.test_servers import until_state
 from tests.lab.host.process import HostProcess, host_process
 from tests.lab.login.oauth_world import World, running_world, where_it_leads
 from tests.lab.servers.process import PATIENCE
+from tests.lab.waiting import block_until
 
 KEY = "the-key-of-ann-at-work"
 
@@ -36,14 +36,12 @@ def send(
 
 def wait_for_login(host: HostProcess, key: str) -> dict[str, Any]:
     """Return the servers, when one of them waits for a login."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        _, status = send(host, "GET", "/api/status", **{"X-API-Key": key})
-        servers = {each["id"]: each for each in status["servers"]}
-        if "needs login" in {each["state"] for each in servers.values()}:
-            return servers
-        time.sleep(0.05)
-    raise AssertionError("no server waits for a login")
+    _, status = block_until(
+        lambda: send(host, "GET", "/api/status", **{"X-API-Key": key}),
+        "a server waits for a login",
+        lambda answer: "needs login" in {each["state"] for each in answer[1]["servers"]},
+    )
+    return {each["id"]: each for each in status["servers"]}
 
 
 @pytest.mark.rule("HOST-66")
@@ -118,17 +116,12 @@ async def test_login_is_over_when_its_server_is_another_one() -> None:
             async def ask(**more: str) -> tuple[int, Any]:
                 return await logins.answer(json.dumps({"server": "it", **more}).encode())
 
-            async def waits() -> None:
-                async with asyncio.timeout(PATIENCE):
-                    while servers.states["it"].state is not ServerState.NEEDS_LOGIN:
-                        await asyncio.sleep(0.02)
-
-            await waits()
+            await until_state(servers, "it", ServerState.NEEDS_LOGIN)
             _, said = await ask()
             before = said["login"]["page"]
             listed["it"] = at(second)
             await servers.reload()
-            await waits()
+            await until_state(servers, "it", ServerState.NEEDS_LOGIN)
             assert logins.state("it") == {"page": None, "problem": None}
             assert (await ask(address=where_it_leads(before)))[0] == 404
             assert first.paths("/token") == []

@@ -23,6 +23,7 @@ from foundation_rt.apps.host.web.requests import MAX_RUNNING, PageRequestError
 from foundation_rt.base.exact_json import dumps
 from foundation_rt.base.mcp_json import ServerSettings
 from tests.lab.host.server import Hosting, hosting
+from tests.lab.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
@@ -72,11 +73,11 @@ def make_server(going: asyncio.Event | None = None) -> Server:
 
 async def ready(one: Hosting) -> None:
     """Wait until the server is there."""
-    while True:
-        _, _, body = await one.request("GET", "/api/status")
-        if orjson.loads(body)["servers"][0]["state"] == "ready":
-            return
-        await asyncio.sleep(0.01)
+    await until(
+        lambda: one.request("GET", "/api/status"),
+        "the server is ready",
+        lambda answer: orjson.loads(answer[2])["servers"][0]["state"] == "ready",
+    )
 
 
 async def ask(one: Hosting, path: str, **asked: Any) -> tuple[int, Any]:

@@ -15,6 +15,7 @@ from foundation_rt.apps.host.texts import STORE_AWAY
 from foundation_rt.base.database.errors import DatabaseUnavailableError
 from tests.lab.host.chat import call
 from tests.lab.host.server import Hosting, host_server, hosting
+from tests.lab.waiting import until
 
 
 @pytest.mark.rule("HOST-30", "HOST-33")
@@ -243,8 +244,9 @@ async def test_store_that_is_gone_and_comes_back() -> None:
         await page.until("turn", state="finished")
         assert page.text == "begun ended"
         store.is_gone = False
-        while (await one.request("GET", "/readyz"))[0] != 200:
-            await asyncio.sleep(0.01)
+        await until(
+            lambda: one.request("GET", "/readyz"), "the store is back", lambda got: got[0] == 200
+        )
         await page.turn("again")
 
 

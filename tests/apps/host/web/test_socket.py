@@ -14,8 +14,9 @@ from websockets.exceptions import InvalidStatus
 from foundation_rt.apps.host.texts import MAINTENANCE, RATE_LIMITED, WELCOME
 from tests.lab.checks.leaks import tasks
 from tests.lab.host.chat import call
-from tests.lab.host.server import PATIENCE, Hosting, host_server, hosting
+from tests.lab.host.server import Hosting, host_server, hosting
 from tests.lab.sizes import size
+from tests.lab.waiting import until
 
 ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 KEYS = {"api_keys": (f"alice:{ALICE}", f"bob:{BOB}")}
@@ -264,9 +265,7 @@ async def test_turn_that_does_not_end_is_cut_off_in_time() -> None:
             one.serving.stop()
             assert await page.close_code() == 1012
         await one.task
-        async with asyncio.timeout(PATIENCE):
-            while one.model.running:  # it was cancelled, and ends beside the server
-                await asyncio.sleep(0)
+        await until(lambda: not one.model.running, "the model, which was cancelled, ends")
 
 
 @pytest.mark.rule("HOST-29", "CHAT-08")
@@ -277,9 +276,7 @@ async def test_turns_with_cuts_are_answered_once_and_leave_nothing() -> None:
         for chat in range(size(4, 100)):
             await _chat_with_cuts(one, chat)
         assert one.model.running == 0
-        async with asyncio.timeout(PATIENCE):
-            while one.host.connections:
-                await asyncio.sleep(0)
+        await until(lambda: not one.host.connections, "no connection is left")
     assert len(tasks()) == before
 
 

@@ -16,6 +16,7 @@ from foundation_rt.apps.task_server.jobs import JobClaim
 from foundation_rt.features.tasks.support import TaskSupport
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.apps.task_server.app.servers import TASK, FileStore, stored, task_server
+from tests.lab.waiting import until
 
 UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 JOB_MEMBERS = {
@@ -117,8 +118,10 @@ async def test_waiting_call_reports_progress() -> None:
                 },
             )
         )
-        while not any("progress" in each["method"] for each in client.notifications):
-            await asyncio.sleep(0)
+        await until(
+            lambda: any("progress" in each["method"] for each in client.notifications),
+            "progress is reported",
+        )
         store.may_complete.set()
         await waiting
         reports = [each["params"] for each in client.notifications if "progress" in each["method"]]

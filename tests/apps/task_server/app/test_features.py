@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import orjson
@@ -10,6 +9,7 @@ import pytest
 
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.apps.task_server.app.servers import TASK, stored, task_server
+from tests.lab.waiting import until
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
@@ -80,16 +80,15 @@ async def test_subscribers_are_told_of_changes() -> None:
         for uri in ("task://all", "db://stats", "task://1", "task://2"):
             await client.request("resources/subscribe", {"uri": uri})
         await stored(client, TASK)
-        seen: set[str] = set()
-        while seen < {"task://all", "db://stats", "task://1"}:
-            await asyncio.sleep(0.01)
-            seen = {
+        await until(
+            lambda: {
                 each["params"]["uri"]
                 for each in client.notifications
                 if each["method"] == "notifications/resources/updated"
-            }
-
-    assert seen == {"task://all", "db://stats", "task://1"}
+            },
+            "all are told of",
+            lambda seen: seen == {"task://all", "db://stats", "task://1"},
+        )
 
 
 async def prompt(client: TestClient, name: str, **arguments: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from foundation_rt.testing import SequentialIds, TestClient
 from tests.apps.task_server.app.servers import TASK, stored, task_server
+from tests.lab.waiting import until
 
 
 def audited(client: TestClient) -> list[dict[str, Any]]:
@@ -48,14 +48,15 @@ async def test_session_is_sent_log_messages_about_its_job() -> None:
     async with TestClient(task_server()) as client:
         await client.request("logging/setLevel", {"level": "info"})
         await stored(client, TASK, TASK)
-        messages: list[dict[str, Any]] = []
-        while len(messages) < 2:
-            await asyncio.sleep(0.01)
-            messages = [
+        messages = await until(
+            lambda: [
                 each["params"]
                 for each in client.notifications
                 if each["method"] == "notifications/message"
-            ]
+            ],
+            "two messages come",
+            lambda found: len(found) >= 2,
+        )
 
     assert [each["data"]["progressPercent"] for each in messages] == [0, 100]
     assert [each["data"]["message"] for each in messages] == ["2 tasks accepted", "2 tasks stored"]

@@ -23,6 +23,7 @@ from tests.lab.servers import fork_server
 from tests.lab.servers.process import PATIENCE, environment
 from tests.lab.servers.process import run as run_command
 from tests.lab.sizes import cases
+from tests.lab.waiting import block_until
 
 AWAY = "postgresql://ann:hunter2@127.0.0.1:1/tasks"
 FILES = ("tasks.json", "tasks.jsonl", "tasks.csv")
@@ -284,8 +285,7 @@ def test_interrupted_import_ends_while_it_waits_for_input(tmp_path: Path) -> Non
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(b'{"title":"x"}\n' * 5_000)
         process.stdin.flush()
-        while not exported(database):
-            pass
+        block_until(lambda: exported(database), "a batch is stored")
         process.send_signal(signal.SIGINT)
         code, said = process.wait(PATIENCE), process.stderr.read()
 

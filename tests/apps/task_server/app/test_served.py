@@ -31,6 +31,7 @@ from tests.apps.task_server.app.servers import (
 from tests.lab.places.services import need_postgres, postgres_database
 from tests.lab.servers.process import PATIENCE, ServerProcess, environment, run
 from tests.lab.sizes import cases
+from tests.lab.waiting import until
 
 KEYS = "ann:0123456789abcdef-ann,bob:0123456789abcdef-bob"
 
@@ -235,8 +236,9 @@ async def test_stdio_and_http_are_served_at_once(database: Database) -> None:
         process.call("mcp-tasks", tasks=[TASK])
         url = str(process.record(message="serving over HTTP")["url"])
         async with connect(url) as client:
-            while not (await call(client, "mcp-tasks-list"))["tasks"]:
-                await asyncio.sleep(0.02)
+            await until(
+                lambda: call(client, "mcp-tasks-list"), "it is stored", lambda found: found["tasks"]
+            )
 
 
 @pytest.mark.rule("TASKS-02")
@@ -315,11 +317,9 @@ async def test_database_that_comes_back_is_used_again() -> None:
                 admin.execute(query, [name])
                 with pytest.raises(ToolCallError) as refused:
                     await call(client, "mcp-tasks", tasks=[TASK], requestKey="k")
-                while await status_of(ready) != 503:
-                    await asyncio.sleep(0.1)
+                await until(lambda: status_of(ready), "it is not ready", lambda its: its == 503)
                 admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
-                while await status_of(ready) != 200:
-                    await asyncio.sleep(0.1)
+                await until(lambda: status_of(ready), "it is ready", lambda its: its == 200)
                 answer = await call(
                     client, "mcp-tasks", tasks=[TASK], requestKey="k", waitMs=25_000
                 )

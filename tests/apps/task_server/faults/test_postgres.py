@@ -43,9 +43,9 @@ from tests.lab.places.services import postgres_schema
 from tests.lab.programs.processes import state
 from tests.lab.servers import fork_server
 from tests.lab.sizes import size
+from tests.lab.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[4]
-PATIENCE = 60.0
 KILLS = size(4, 50)
 
 
@@ -73,9 +73,7 @@ class Peer:
 
     async def stopped(self) -> None:
         """Wait until it has stopped itself."""
-        async with asyncio.timeout(PATIENCE):
-            while state(self.process.pid) != "T":
-                await asyncio.sleep(0.005)
+        await until(lambda: state(self.process.pid) == "T", "the peer has stopped itself")
 
 
 @define
@@ -158,9 +156,7 @@ class Place:
 
     async def waiting(self, where: str = "wait_event_type = 'Lock'") -> list[int]:
         """Return the server processes that wait for a lock, as soon as there are any."""
-        async with asyncio.timeout(PATIENCE):
-            while not (pids := self.backends(where)):
-                await asyncio.sleep(0.005)
+        pids: list[int] = await until(lambda: self.backends(where), "a lock is waited for")
         return pids
 
     def terminate(self, pids: list[int]) -> None:
@@ -377,9 +373,10 @@ async def test_listener_that_was_cut_off_assumes_that_everything_has_changed(pla
     async with place.opened() as one, place.opened() as two:
         observer = Observer(one)
         place.terminate(place.backends("query LIKE 'LISTEN%'"))
-        async with asyncio.timeout(PATIENCE):
-            while not any(change.everything for change in observer.changes):
-                await asyncio.sleep(0.005)
+        await until(
+            lambda: any(change.everything for change in observer.changes),
+            "everything counts as changed",
+        )
         job_id = (await submit(two)).job.job_id
         await observer.saw(jobs=[job_id])
 

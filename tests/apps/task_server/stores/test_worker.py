@@ -25,7 +25,6 @@ from tests.apps.task_server.stores.support import (
     LEASE,
     MAX_ATTEMPTS,
     MAX_PENDING,
-    PATIENCE,
     claim,
     find,
     job_of,
@@ -34,6 +33,7 @@ from tests.apps.task_server.stores.support import (
     submit,
     tasks,
 )
+from tests.lab.waiting import PATIENCE, Changing, until
 
 Step = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Stands for one call of an operation; it is given the operation."""
@@ -69,33 +69,26 @@ def raising(error: Exception, *, happened: bool = False) -> Step:
     return step
 
 
-class Recorder:
+class Recorder(Changing):
     """Keeps what workers do."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.started: list[Job] = []
         self.ended: list[Job] = []
         self.errors: list[BaseException] = []
-        self._changed = asyncio.Event()
 
     def job_started(self, job: Job) -> None:
         self.started.append(job)
-        self._changed.set()
+        self.has_changed()
 
     def job_ended(self, job: Job) -> None:
         self.ended.append(job)
-        self._changed.set()
+        self.has_changed()
 
     def database_failed(self, error: BaseException, correlation_id: str | None = None) -> None:
         self.errors.append(error)
-        self._changed.set()
-
-    async def until(self, seen: Callable[[Recorder], object]) -> None:
-        """Wait until `seen(self)` is true."""
-        async with asyncio.timeout(PATIENCE):
-            while not seen(self):
-                self._changed.clear()
-                await self._changed.wait()
+        self.has_changed()
 
 
 @asynccontextmanager
@@ -123,12 +116,7 @@ async def test_jobs_of_any_process_are_carried_out_once(make: Make, make_other: 
             ids.append((await submit(one, tasks=tasks(3))).job.job_id)
             workers.wake()
 
-            def ended(_: Recorder) -> bool:
-                return len(first.ended) + len(second.ended) == len(ids)
-
-            async with asyncio.timeout(PATIENCE):
-                while not ended(first):
-                    await asyncio.sleep(0)
+            await until(lambda: len(first.ended + second.ended) == len(ids), "all jobs have ended")
         done = [*first.ended, *second.ended]
         assert sorted(job.job_id for job in done) == sorted(ids)
         assert {(job.status, job.attempts, job.processed_tasks) for job in done} == {
@@ -158,7 +146,7 @@ async def test_lost_connection_costs_no_attempt(
     async with opened(make) as store:
         await submit(store, tasks=tasks(3))
         async with working_on(ScriptedStore(store, complete_job=[*errors])) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         [job] = recorder.ended
         assert (job.status, job.attempts, job.processed_tasks) == ("COMPLETED", 1, 3)
         assert len(recorder.errors) == len(errors)
@@ -175,7 +163,7 @@ async def test_commits_of_unknown_outcome_end_an_attempt_in_the_end(
         errors = [raising(CommitUnknownError("lost"))] * working._MOST_UNKNOWN * MAX_ATTEMPTS
         scripted = ScriptedStore(store, complete_job=[*errors])
         async with working_on(scripted, lease_ms=1) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         [job] = recorder.ended
         assert (job.status, job.attempts) == ("FAILED", MAX_ATTEMPTS)
         assert await find(store) == []
@@ -197,7 +185,7 @@ async def test_job_that_cannot_be_stored_is_failed(
         submitted = await submit(store, tasks=tasks(3))
         scripted = ScriptedStore(store, complete_job=[raising(error)])
         async with working_on(scripted) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         job = await job_of(store, submitted.job.job_id)
         assert recorder.ended == [job]
         assert (job.status, job.error_message) == ("FAILED", message)
@@ -210,7 +198,7 @@ async def test_job_with_a_damaged_payload_is_failed(make: Make) -> None:
     async with opened(make) as store:
         await store.submit_job(evolve(new_job(), payload=b"[["), MAX_PENDING)
         async with working_on(store) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         assert [job.error_message for job in recorder.ended] == [working.INTERNAL]
 
 
@@ -224,9 +212,9 @@ async def test_worker_that_has_lost_its_lease_stores_nothing(make: Make) -> None
             return False
 
         async def be_too_late(operation: Callable[[], Awaitable[Any]]) -> Any:
-            async with asyncio.timeout(PATIENCE):
-                while await store.claim_job("other", LEASE, MAX_ATTEMPTS) is None:
-                    await asyncio.sleep(0)
+            await until(
+                lambda: store.claim_job("other", LEASE, MAX_ATTEMPTS), "another takes the job"
+            )
             result = await operation()
             taken.set()
             return result
@@ -265,7 +253,7 @@ async def test_lease_is_renewed_while_a_job_takes_long(make: Make) -> None:
             complete_job=[take_long],
         )
         async with working_on(scripted, lease_ms=300) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         assert all(renewals)
         assert [job.status for job in recorder.ended] == ["COMPLETED"]
 
@@ -295,7 +283,7 @@ async def test_job_without_attempts_left_is_failed_and_told(make: Make) -> None:
         for _ in range(MAX_ATTEMPTS):
             await claim(store, lease=0)
         async with working_on(store) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         assert recorder.ended == [await job_of(store, submitted.job.job_id)]
         assert recorder.ended[0].status == "FAILED"
         assert recorder.started == []
@@ -310,5 +298,5 @@ async def test_worker_outlives_any_error_of_its_store(
         await submit(store, tasks=tasks(3))
         errors = [raising(DatabaseUnavailableError("away")), raising(RuntimeError("bug"))]
         async with working_on(ScriptedStore(store, claim_job=errors)) as (_, recorder):
-            await recorder.until(lambda it: it.ended)
+            await recorder.until(lambda: recorder.ended)
         assert [type(each) for each in recorder.errors] == [DatabaseUnavailableError, RuntimeError]
