@@ -244,7 +244,7 @@ async def run_peer(part: Part) -> None:
             await asyncio.gather(*(send(numbers) for _ in range(part.concurrency)))
         elif not part.drain:
             await asyncio.get_running_loop().create_future()
-        while part.drain and await make_pending(coordinator):
+        while part.drain and await make_pending(coordinator):  # noqa: ASYNC110 -- as long as it takes
             await asyncio.sleep(0.05)
     say("finished")
 
