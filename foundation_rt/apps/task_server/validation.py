@@ -37,13 +37,13 @@ _PRIORITY_INDEX: dict[str, int] = {name: index for index, name in enumerate(PRIO
 _NORMAL = _PRIORITY_INDEX[DEFAULT_PRIORITY]
 
 
-def text(description: str, maximum: int, **more: Any) -> dict[str, Any]:
-    """Return the schema of a text that is not blank."""
+def text(description: str, maximum: int, pattern: str = NOT_BLANK, **more: Any) -> dict[str, Any]:
+    """Return the schema of a text of at least one character."""
     return {
         "type": "string",
         "minLength": 1,
         "maxLength": maximum,
-        "pattern": NOT_BLANK,
+        "pattern": pattern,
         "description": description,
         **more,
     }

@@ -37,6 +37,7 @@ from ..validation import (
     read_tasks,
     refuse,
     task_schema,
+    text,
     uuid,
 )
 
@@ -50,17 +51,12 @@ _MAX_PATH = 4_096
 _MAX_WAIT_MS = 25_000
 
 _OPTIONS = {
-    "requestKey": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": MAX_REQUEST_KEY,
-        "pattern": WITHOUT_NUL,
-        "description": (
-            "A key of your choice. A call that is repeated with the same key and the same tasks is"
-            " the same job: nothing is stored twice. Use it whenever a call may have to be"
-            " repeated."
-        ),
-    },
+    "requestKey": text(
+        "A key of your choice. A call that is repeated with the same key and the same tasks is the"
+        " same job: nothing is stored twice. Use it whenever a call may have to be repeated.",
+        MAX_REQUEST_KEY,
+        WITHOUT_NUL,
+    ),
     "waitMs": integer(
         "How long to wait for the end of the job, in ms; 0 returns at once.",
         *(0, _MAX_WAIT_MS),
@@ -126,13 +122,9 @@ def add_batch_tools(services: Services) -> None:
         "mcp-tasks-from-file",
         "Create tasks from a file",
         {
-            "filePath": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": _MAX_PATH,
-                "pattern": WITHOUT_NUL,
-                "description": "The path, absolute or relative to the folder.",
-            },
+            "filePath": text(
+                "The path, absolute or relative to the folder.", _MAX_PATH, WITHOUT_NUL
+            ),
             **_OPTIONS,
         },
         answer,
