@@ -1,6 +1,8 @@
 """The conditions and the orders of lists, in the SQL of either database (TASKS-74, TASKS-75).
 
-The table of tasks is called `t`. What the databases write differently is their `Dialect`.
+The table of tasks is called `t`. What the databases write differently is their `Dialect`. The plans
+have no more in common: SQLite is asked piece by piece, along the index that each statement names;
+PostgreSQL in one statement, in which a recursive query walks descending keys.
 """
 
 from __future__ import annotations
