@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from ..base.exact_json import dumps
+from ..base.jsonschema.references import at_pointer
 
 MAX_DEPTH = 6
 """Depth to which nested objects are shown and references are followed."""
@@ -168,18 +169,8 @@ def _follow(schema: Any, root: Any) -> _Schema:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return schema
-        schema = _at(reference, root)
+        schema = at_pointer(root, reference.removeprefix("#"))
     return {}
-
-
-def _at(reference: str, root: Any) -> Any:
-    start, *steps = reference.split("/")
-    found = root if start == "#" else None
-    for step in steps:
-        if not isinstance(found, dict):
-            return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
 
 
 def _is_no_bound(value: Any) -> bool:

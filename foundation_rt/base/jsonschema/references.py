@@ -10,6 +10,21 @@ from .dialects import Schema
 from .issues import place
 
 
+def at_pointer(root: Any, pointer: str) -> Any:
+    """Return what a JSON pointer leads to (RFC 6901); None if it leads nowhere."""
+    start, *parts = pointer.split("/")
+    found = None if start else root
+    for part in parts:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(key)
+        elif isinstance(found, list) and key.isascii() and key.isdigit() and len(key) < 9:
+            found = found[int(key)] if int(key) < len(found) else None
+        else:
+            return None
+    return found
+
+
 def target_of(root: Mapping[str, Any], own_id: str, reference: str, at: str) -> Any:
     """Return the target of a `$ref` (RFC 6901).
 
@@ -34,15 +49,9 @@ def target_of(root: Mapping[str, Any], own_id: str, reference: str, at: str) -> 
         raise RegistrationError(
             f"{place(at)}: {reference!r} refers by name: refer by path, as in '#/definitions/city'"
         )
-    found: Any = root
-    for part in unquote(fragment).split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isascii() and key.isdigit() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, dict) and key in found:
-            found = found[key]
-        else:
-            raise RegistrationError(f"{place(at)}: {reference!r} leads nowhere")
+    found = at_pointer(root, unquote(fragment))
+    if found is None:
+        raise RegistrationError(f"{place(at)}: {reference!r} leads nowhere")
     return found
 
 

@@ -19,6 +19,7 @@ import orjson
 from attrs import define, field
 
 from ...base.files import path_below
+from ...base.jsonschema.references import at_pointer
 from ...errors import MissingExtraError, UsageError
 
 MAX_BYTES: Final = 64 << 20
@@ -232,16 +233,8 @@ class References:
         file, _, fragment = reference.partition("#")
         if file:
             fragment = self._load(file) + fragment
-        place, *parts = unquote(fragment).split("/")
-        found: Any = self._files.get(place) if place else self.document
-        for part in parts:
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and key.isascii() and key.isdigit() and len(key) < 9:
-                found = found[int(key)] if int(key) < len(found) else None
-            else:
-                found = None
+        place, slash, rest = unquote(fragment).partition("/")
+        found = at_pointer(self._files.get(place) if place else self.document, slash + rest)
         if found is None:
             raise OpenApiError(f"{reference[:200]!r} leads nowhere")
         return fragment, found

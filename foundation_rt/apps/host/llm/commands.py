@@ -14,7 +14,8 @@ from typing import Any
 from attrs import frozen
 
 from ....base.exact_json import loads_bounded
-from .portability import schema_at, target_of
+from ....base.jsonschema.references import at_pointer
+from .portability import target_of
 from .service import ModelTool
 
 MAX_PARAMETERS = 64
@@ -110,7 +111,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             return {}
         options = schema.get("anyOf") or schema.get("oneOf")
         if (target := target_of(schema)) is not None:
-            schema = schema_at(root, target)
+            schema = at_pointer(root, target)
         elif isinstance(options, list) and "type" not in schema and "enum" not in schema:
             real = [each for each in options if each != {"type": "null"}]
             if len(real) != 1:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from ....base.exact_json import dumps
+from ....base.jsonschema.references import at_pointer
 from ....features.signatures.type_schema import any_value
 
 CLAUDE: Final = "Claude"
@@ -376,18 +377,6 @@ def _reversed(graph: Graph) -> Graph:
     return outer
 
 
-def schema_at(root: Any, pointer: str) -> Any:
-    """Return what a pointer leads to; None if it leads nowhere."""
-    start, *steps = pointer.split("/")
-    if start:
-        return None
-    for step in steps:
-        if not isinstance(root, Mapping):
-            return None
-        root = root.get(step.replace("~1", "/").replace("~0", "~"))
-    return root
-
-
 def _has_odd_names(place: SchemaPlace) -> bool:
     names = place.get("properties")
     return (
@@ -481,7 +470,7 @@ def _members_at_root(place: SchemaPlace) -> Any:
         members = schema.pop(keyword, None)
         for member in members if isinstance(members, list) else ():
             target = target_of(member)
-            found = member if target is None else schema_at(place.root, target)
+            found = member if target is None else at_pointer(place.root, target)
             if not isinstance(found, Mapping):
                 continue
             inner, wanted = found.get("properties"), found.get("required")

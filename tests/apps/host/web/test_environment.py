@@ -204,6 +204,7 @@ def test_host_imports_only_what_is_documented_as_public() -> None:
         "config.sections",
         "exact_json",
         "http_client.values",
+        "jsonschema.references",
         "lazy_names",
         "mcp_json",
         "skill_format",
