@@ -155,6 +155,25 @@ _REPLACE_S = 2.0
 _USER_FOLDERS = {"data": ("XDG_DATA_HOME", "share"), "state": ("XDG_STATE_HOME", "state")}
 
 
+def wait_for_lock(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
+    """Lock a file, for which this thread waits; return whether it is locked.
+
+    Args:
+        descriptor: of the file.
+        seconds: the longest wait.
+        shared: as of `try_lock`.
+
+    Raises:
+        OSError: the file cannot be locked.
+    """
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor, shared=shared):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
 _DEVICE = re.compile(r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9¹²³])", re.IGNORECASE)
 _UNFIT = re.compile(r'[\x00-\x1f<>:"|?*]')
 
@@ -247,12 +266,9 @@ def locked_folder(folder: Path) -> Iterator[None]:
         descriptor = open_private(stands_for / name, os.O_RDWR | os.O_CREAT)
     else:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    deadline = time.monotonic() + _PATIENCE_S
     try:
-        while not try_lock(descriptor):
-            if time.monotonic() >= deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked")
-            time.sleep(_PAUSE_S)
+        if not wait_for_lock(descriptor, _PATIENCE_S):
+            raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked")
         yield
     finally:
         os.close(descriptor)

@@ -26,7 +26,6 @@ import errno
 import os
 import stat
 import threading
-import time
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -34,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.exact_json import compact
-from ..base.files import open_private, try_lock, unlock
+from ..base.files import open_private, unlock, wait_for_lock
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ _CHUNK = 65_536
 _DELAY_SECONDS = 0.02
 _RETRY_SECONDS = 1.0
 _LOCK_SECONDS = 1.0
-_LOCK_POLL_SECONDS = 0.005
 
 
 def check_path(path: str) -> None:
@@ -312,16 +310,10 @@ class _FileWriter:
 
 def _lock(descriptor: int) -> bool:
     """Lock the file against other processes; return False if that takes a second, or is no lock."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            if try_lock(descriptor):
-                return True
-        except OSError:
-            return False
-        if time.monotonic() >= until:
-            return False
-        time.sleep(_LOCK_POLL_SECONDS)
+    try:
+        return wait_for_lock(descriptor, _LOCK_SECONDS)
+    except OSError:
+        return False
 
 
 def _last_byte(descriptor: int) -> bytes:

@@ -14,11 +14,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 
 from attrs import define, field
 
 from ....errors import UsageError
-from ...files import end_turn, open_private, share, try_lock, try_take_turn
+from ...files import (
+    end_turn,
+    open_private,
+    share,
+    try_lock,
+    try_take_turn,
+    wait_for_lock,
+)
 from ..errors import DatabaseUnavailableError
 
 _File = tuple[int, int, int]
@@ -28,7 +36,6 @@ _File = tuple[int, int, int]
 _open_files: set[_File] = set()
 _lock = threading.Lock()
 
-_PAUSE_S = 0.01
 _TURN_PAUSE_S = 0.0005
 
 
@@ -113,7 +120,8 @@ class Presence:
             _open_files.add(file)
         presence = cls(False, fd, file)
         try:
-            presence.alone = presence._try_lock(shared=False)
+            with suppress(OSError):
+                presence.alone = try_lock(fd)
             if not presence.alone:
                 presence._wait_to_share(path, patience_s)
         except BaseException:
@@ -135,17 +143,10 @@ class Presence:
         os.close(self.fd)
 
     def _wait_to_share(self, path: str, patience_s: float) -> None:
-        deadline = time.monotonic() + patience_s
-        while not self._try_lock(shared=True):
-            if time.monotonic() >= deadline:
-                raise DatabaseUnavailableError(
-                    f"{path}: another process has been opening it for {patience_s:g} s, or keeps it"
-                    " for itself (exclusive): try again, or close it there"
-                )
-            time.sleep(_PAUSE_S)
-
-    def _try_lock(self, *, shared: bool) -> bool:
-        try:
-            return try_lock(self.fd, shared=shared)
-        except OSError:
-            return False
+        with suppress(OSError):
+            if wait_for_lock(self.fd, patience_s, shared=True):
+                return
+        raise DatabaseUnavailableError(
+            f"{path}: another process has been opening it for {patience_s:g} s, or keeps it for"
+            " itself (exclusive): try again, or close it there"
+        )
