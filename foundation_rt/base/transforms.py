@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from attrs import field, frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
+from .close_names import did_you_mean
 from .jsonschema.compilation import Validator, compile_schema
 from .jsonschema.issues import refusal
 
@@ -126,7 +127,7 @@ class ToolShape:
     def _check(self, schema: Mapping[str, Any], present: Mapping[str, Any], linear: bool) -> None:
         for name, each in self.arguments.items():
             if name not in present:
-                raise self.refusal(f"there is no argument {name!r}{_near(name, present)}")
+                raise self.refusal(f"there is no argument {name!r}{did_you_mean(name, present)}")
             if each.texts and not isinstance(present[name], Mapping):
                 raise self.refusal(f"the schema of {name!r} is no object, which texts need")
         if others := schema.keys() - _BESIDE_ARGUMENTS:
@@ -263,7 +264,9 @@ class Transform:
         every = [*known, *versions]
         for name in self.tools:
             if name not in every:
-                raise RegistrationError(f"transform: there is no tool {name!r}{_near(name, every)}")
+                raise RegistrationError(
+                    f"transform: there is no tool {name!r}{did_you_mean(name, every)}"
+                )
         taken: dict[str, str] = {}
         for name in known:
             outside = self.tools[name].outside if name in self.tools else name
@@ -357,10 +360,3 @@ def _references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _references(each)
-
-
-def _near(word: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches  # for errors only
-
-    near = get_close_matches(word[:64], [*names], n=1)
-    return f": did you mean {near[0]!r}?" if near else ""

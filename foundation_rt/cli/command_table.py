@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..base.close_names import close_names
+
 if TYPE_CHECKING:
     from .args import CliCommand
 
@@ -68,10 +70,8 @@ def no_such(kind: str, word: str, names: Iterable[str]) -> str:
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return ` (did you mean ...?)` with the nearest names; "" if none is near."""
-    from difflib import get_close_matches  # for errors only
-
     cut = word[:_LONGEST].lower()
     known = sorted(names)
     begun = [each for each in known if len(cut.strip("-")) > 1 and each.startswith(cut)]
-    near = [*dict.fromkeys([*begun, *get_close_matches(cut, known, n=_MOST)])][:_MOST]
+    near = [*dict.fromkeys([*begun, *close_names(cut, known, _MOST)])][:_MOST]
     return f" (did you mean {' or '.join(near)}?)" if near else ""

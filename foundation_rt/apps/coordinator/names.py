@@ -15,6 +15,8 @@ from hashlib import sha256
 
 from attrs import define, field, frozen
 
+from ...base.close_names import close_names as close_names
+
 MAX_ID = 64
 MAX_OUTSIDE = 64
 
@@ -23,7 +25,6 @@ _OUTSIDE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOOKS_CHANGED = re.compile(r"_[0-9a-f]{8}\Z")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_MAX_COMPARED = 128  # characters of a name that is not known
 
 
 def id_problem(server: str) -> str | None:
@@ -176,13 +177,3 @@ class ToolNames:
             owners.remove(server)
             if not owners:
                 del self._by_bare_name[tool]
-
-
-def close_names(name: str, known: Collection[str]) -> list[str]:
-    """Return at most three names that are spelled like `name`, the nearest first."""
-    from difflib import get_close_matches  # for errors only
-
-    cut = name[:_MAX_COMPARED]
-    # Names of another length are never alike; to compare thousands would take tens of ms.
-    alike = [each for each in known if abs(len(each) - len(cut)) <= len(cut) // 2]
-    return get_close_matches(cut, alike[:2000], n=3, cutoff=0.6)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.close_names import did_you_mean
 from ...protocol.methods import TOOLS_LIST
 from ..errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
 from ..resilience.retries import Attempt
@@ -218,10 +219,7 @@ def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
 
 def no_such_tool(name: str, known: Iterable[ToolSchema] = ()) -> MCPError:
     """Return E204: there is no such tool; it says which of those that are known are spelled so."""
-    from difflib import get_close_matches  # for errors only
-
-    near = get_close_matches(name[:128], [tool.name for tool in known][:2000], n=3)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = did_you_mean(name, (tool.name for tool in known))
     return MCPError("E204", f"the server has no tool {name!r}{hint}", data={"tool": name})
 
 

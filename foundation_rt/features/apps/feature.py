@@ -5,13 +5,13 @@ An app is a resource. Here stands what a resource has not.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from orjson import Fragment
 
 from ...base.app_format import EVERYONE, EXTENSION, SCHEME, SETTINGS, UI, ToolUi, is_app_uri
+from ...base.close_names import close_names
 from ...base.cursors import page_of
 from ...base.exact_json import dumps
 from ...errors import RegistrationError
@@ -80,7 +80,7 @@ class Apps(RuntimeFeature):
             return
         known = [each.definition.uri for each in self.resources.resources.all_registered()]
         apps = [each for each in known if each.startswith(SCHEME)]
-        nearest = get_close_matches(uri, apps, 1)
+        nearest = close_names(uri, apps, 1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f'add it: @server.app("{uri}")'
         raise RegistrationError(f"tool {tool!r} is refused: there is no app {uri!r}; {hint}")
 

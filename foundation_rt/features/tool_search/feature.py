@@ -7,13 +7,13 @@ limits of rates, scopes, schemas, logs, audit records and tasks are those of tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from ...base.app_format import ToolUi
+from ...base.close_names import did_you_mean
 from ...base.cursors import page_of
 from ...base.exact_json import dumps
 from ...errors import UsageError
@@ -86,8 +86,7 @@ class ToolSearch(RuntimeFeature):
     def _pinned(self, name: str) -> RegisteredTool:
         tools = {each: tool for tool in self._registry.all_registered() for each in tool.names}
         if name not in tools:
-            near = get_close_matches(name, tools, n=1)
-            hint = f": did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, tools)
             raise UsageError(f"tools.pinned names {name!r:.100}, and there is no such tool{hint}")
         return tools[name]
 

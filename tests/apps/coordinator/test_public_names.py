@@ -75,6 +75,7 @@ def test_public_name_is_the_object_of_its_module(name: str) -> None:
 def test_coordinator_uses_only_what_is_public() -> None:
     public = (
         "base.backoff",
+        "base.close_names",
         "client",
         "base.exact_json",
         "base.file_changes",

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from attrs import frozen
 
+from ....base.close_names import close_names
 from ....base.exact_json import loads_bounded
 from ....base.jsonschema.references import at_pointer
 from .portability import target_of
@@ -291,7 +291,7 @@ def _named_tool(text: str, tools: Sequence[ModelTool]) -> tuple[ModelTool, str]:
     word = text.split()[0] if text.split() else ""
     names = [tool.name for tool in tools][:_MAX_COMPARED]
     bare_names = {name.partition(":")[2]: name for name in names}
-    near = get_close_matches(word[:128], [*names, *bare_names], n=3, cutoff=0.75)
+    near = close_names(word, [*names, *bare_names], cutoff=0.75)
     hint = ", ".join(f"`/{bare_names.get(name, name)}`" for name in dict.fromkeys(near))
     raise CommandError(
         f"There is no tool `{word[:128]}`."
@@ -303,7 +303,7 @@ def _named_tool(text: str, tools: Sequence[ModelTool]) -> tuple[ModelTool, str]:
 def _known(key: str, parameters: Mapping[str, Parameter], tool: ModelTool) -> str:
     if key in parameters:
         return key
-    near = get_close_matches(key[:128], parameters, n=1)
+    near = close_names(key, parameters, 1)
     hint = f" Did you mean `{near[0]}`?" if near else ""
     raise CommandError(f"`{tool.name}` has no `{key[:128]}`.{hint} Write {usage_of(tool)}.")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from attrs import evolve
 
 from foundation_rt import UsageError
 
+from ....base.close_names import close_names
 from ....errors import MissingExtraError
 from .failures import AskedModel
 from .model_service import ModelService
@@ -66,7 +66,7 @@ def provider_problem(provider: str) -> str | None:
     """Return why this is no provider, and which there are; None if it is one (LLM-10)."""
     if provider in PROVIDERS or _added(provider) is not None:
         return None
-    near = get_close_matches(provider[:64].lower(), PROVIDERS, n=1)
+    near = close_names(provider.lower(), PROVIDERS, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     known = "gemini, openai, anthropic or rules"
     return f"there is no provider {provider[:64]!r}{hint}; write {known}"

@@ -201,6 +201,8 @@ def test_host_imports_only_what_is_documented_as_public() -> None:
     shared = ("features.tool_search", *pages, "base.file_changes")
     base = (
         "backoff",
+        "bounded_dict",
+        "close_names",
         "config.sections",
         "exact_json",
         "http_client.values",
