@@ -9,13 +9,13 @@ the runtime has read the body, which it does for authenticated clients alone.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
 from attrs import define, field, frozen
 
+from ...base.bounded_dict import BoundedDict
 from ...base.exact_json import loads
 from ...base.ids import UuidGenerator
 from ...protocol.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, facts
@@ -198,8 +198,10 @@ class ClientWire:
 
     journal: Journal
     path: str
-    calls_by_correlation: OrderedDict[str, str] = field(factory=OrderedDict, init=False)
-    _sessions: OrderedDict[str, WireSession] = field(factory=OrderedDict, init=False)
+    calls_by_correlation: dict[str, str] = field(
+        factory=lambda: BoundedDict(MAX_CORRELATIONS), init=False
+    )
+    _sessions: dict[str, WireSession] = field(factory=lambda: BoundedDict(MAX_SESSIONS), init=False)
     _labels: int = field(default=0, init=False)
     _calls: int = field(default=0, init=False)
 
@@ -247,8 +249,6 @@ class ClientWire:
     def admit(self, session: WireSession, session_id: str) -> None:
         """Keep a session under its id; the oldest one makes room for it."""
         self._sessions[session_id] = session
-        while len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
         self.journal.wake()
 
     def forget(self, session_id: bytes | None) -> None:
@@ -300,8 +300,6 @@ class ClientWire:
         call.correlation_id = correlation_id or call.correlation_id
         if call.correlation_id is not None:
             self.calls_by_correlation[call.correlation_id] = call.label
-            while len(self.calls_by_correlation) > MAX_CORRELATIONS:
-                self.calls_by_correlation.popitem(last=False)
         self.journal.add("call", {"phase": "start", **call.to_json()})
 
     def end_call(self, call: ClientCall, outcome: str, error: Any) -> None:

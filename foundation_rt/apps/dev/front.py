@@ -14,6 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from ... import PageAccess, Server, ServerOptions, __version__
 from ...base.abort import call_in_loop
+from ...base.bounded_dict import BoundedDict
 from ...base.clock import SystemClock
 from ...base.exact_json import loads
 from ...base.logs.logger import StructuredLogger
@@ -108,8 +109,10 @@ class Front:
     _logins: PageLogins = field(init=False)
     _sent: dict[str, dict[Any, str]] = field(factory=dict, init=False)
     _started_at: float = field(factory=now_ms, init=False)
-    _requests: dict[str, None] = field(factory=dict, init=False)  # of agents, the latest
-    _said: dict[str, None] = field(factory=dict, init=False)  # by the coordinator, the latest
+    _requests: dict[str, None] = field(factory=lambda: BoundedDict(_MAX_REQUESTS), init=False)
+    """Of agents, the latest."""
+    _said: dict[str, None] = field(factory=lambda: BoundedDict(_MAX_SAID), init=False)
+    """By the coordinator, the latest."""
 
     def __attrs_post_init__(self) -> None:
         server = self.server
@@ -214,7 +217,7 @@ class Front:
     def _passed(self, program: Program, direction: str, line: bytes) -> None:
         """Keep the record of a message between front and program."""
         message = describe_message(line)
-        pending = self._sent.setdefault(program.server_id, {})
+        pending = self._sent.setdefault(program.server_id, BoundedDict(_MAX_PENDING))
         call = None
         if direction == "in" and message.kind == "request":
             correlation = member(message.params, "_meta").get("correlationId")
@@ -223,8 +226,6 @@ class Front:
                 call = AGENTS_TOOL
             if call is not None:
                 pending[message.id] = call
-                while len(pending) > _MAX_PENDING:
-                    del pending[next(iter(pending))]
         elif direction == "out" and message.kind == "response":
             call = pending.pop(message.id, None)
         if call == AGENTS_TOOL:
@@ -254,8 +255,6 @@ class Front:
             return False
         is_known = line.message in self._said
         self._said[line.message] = None
-        if len(self._said) > _MAX_SAID:
-            del self._said[next(iter(self._said))]
         return is_known
 
     def _tell_line(self, server_id: str | None, line: LogLine) -> None:
@@ -270,8 +269,6 @@ class Front:
             and "agentId" in (line.fields or {})
         ):
             self._requests[request_id] = None
-            if len(self._requests) > _MAX_REQUESTS:
-                del self._requests[next(iter(self._requests))]
         self.journal.add("log", {**own, "server": server_id, "call": call, **line.to_json()})
 
     # -- for the page

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...base.bounded_dict import BoundedDict
 from ...client import MCPError
 from .client_request_bridge import client_of
 from .routes import Definition, Routes
@@ -32,36 +32,6 @@ MAX_ROUTES = 100
 Headers = tuple[tuple[str, str], ...]
 ServerLists = Mapping[str, tuple[Definition, ...]]
 """By kind, the definitions of one server."""
-
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-
-@define(eq=False, repr=False)
-class _Recent(Generic[Key, Value]):
-    """The values that were used last; older ones give way."""
-
-    _most: int
-    _values: OrderedDict[Key, Value] = field(factory=OrderedDict, init=False)
-
-    def get(self, key: Key) -> Value | None:
-        if key in self._values:
-            self._values.move_to_end(key)
-        return self._values.get(key)
-
-    def put(self, key: Key, value: Value) -> None:
-        self._values[key] = value
-        if len(self._values) > self._most:
-            self._values.popitem(last=False)
-
-    def drop(self, predicate: Callable[[Key], bool]) -> bool:
-        dropped = [key for key in self._values if predicate(key)]
-        for key in dropped:
-            del self._values[key]
-        return bool(dropped)
-
-    def all(self) -> list[Value]:
-        return [*self._values.values()]
 
 
 @define(eq=False, repr=False)
@@ -89,18 +59,18 @@ class PerClientLists:
 
     _kinds: tuple[str, ...]
     _make_routes: Callable[[Mapping[str, ServerLists]], Routes]
-    _lists: _Recent[tuple[str, Headers], _ClientLists] = field(
-        factory=lambda: _Recent(MAX_VALUES), init=False
+    _lists: BoundedDict[tuple[str, Headers], _ClientLists] = field(
+        factory=lambda: BoundedDict(MAX_VALUES), init=False
     )
-    _routes: _Recent[Hashable, tuple[list[ServerLists], Routes]] = field(
-        factory=lambda: _Recent(MAX_ROUTES), init=False
+    _routes: BoundedDict[Hashable, tuple[list[ServerLists], Routes]] = field(
+        factory=lambda: BoundedDict(MAX_ROUTES), init=False
     )
 
     _reading: set[asyncio.Task[None]] = field(factory=set, init=False)
 
     def known_routes(self) -> list[Routes]:
         """Return the routes that were made lately, of all values."""
-        return [routes for _, routes in self._routes.all()]
+        return [routes for _, routes in self._routes.values()]
 
     async def routes(
         self, servers: Mapping[str, tuple[ServerConnections, Headers]], context: ToolContext
@@ -119,20 +89,23 @@ class PerClientLists:
             return None
         key = tuple((server, servers[server][1]) for server in own)
         used = [*own.values()]
-        known = self._routes.get(key)
+        known = self._routes.use(key)
         if known is not None and all(a is b for a, b in zip(known[0], used, strict=True)):
             return known[1]
         routes = self._make_routes(own)
-        self._routes.put(key, (used, routes))
+        self._routes[key] = used, routes
         return routes
 
     def shared_changed(self) -> None:
         """Make all routes anew: the lists of other servers have changed."""
-        self._routes.drop(lambda key: True)
+        self._routes.clear()
 
     def changed(self, server_id: str) -> bool:
         """Read the lists of a server again when they are used; return whether any were known."""
-        return self._lists.drop(lambda key: key[0] == server_id)
+        known = [key for key in self._lists if key[0] == server_id]
+        for key in known:
+            del self._lists[key]
+        return bool(known)
 
     async def close(self) -> None:
         """Wait until nothing is read any more: all connections have been closed."""
@@ -143,10 +116,7 @@ class PerClientLists:
     ) -> ServerLists | None:
         """Return the lists of a value; of clients that ask at once, one reads them."""
         key = (server.server_id, headers)
-        own = self._lists.get(key)
-        if own is None:
-            own = _ClientLists()
-            self._lists.put(key, own)
+        own = self._lists[key] = self._lists.get(key) or _ClientLists()
         if own.reading is None and asyncio.get_running_loop().time() >= own.until:
             own.reading = asyncio.create_task(self._refresh(own, server, client_of(context)))
             self._reading.add(own.reading)

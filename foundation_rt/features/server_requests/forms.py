@@ -16,13 +16,13 @@ import enum
 import sys
 import threading
 import typing
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, evolve, field, frozen
 
+from ...base.bounded_dict import BoundedDict
 from ...base.exact_json import compact
 from ...base.jsonschema.compilation import Validator, compile_schema
 from ...errors import UsageError
@@ -107,8 +107,11 @@ class Forms:
     """
 
     capacity: int = 256
-    _made: OrderedDict[Any, Form] = field(factory=OrderedDict, init=False)
+    _made: BoundedDict[Any, Form] = field(init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._made = BoundedDict(self.capacity)
 
     def form(self, response_type: Any) -> Form:
         """Return the form of a schema, of a class, of one value, of choices or of nothing (None).
@@ -119,15 +122,12 @@ class Forms:
         shape = _shape_of(response_type)
         key = response_type if shape is None else shape
         with self._lock:
-            form = self._made.get(key)
-            if form is not None:
-                self._made.move_to_end(key)
-                return form
+            form = self._made.use(key)
+        if form is not None:
+            return form
         form = _form_of_type(response_type) if shape is None else _form_of_schema(*shape)
         with self._lock:
             self._made[key] = form
-            while len(self._made) > self.capacity:
-                self._made.popitem(last=False)
         return form
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote_plus, urlencode
 
 from attrs import define, field
 
+from ...base.bounded_dict import BoundedDict
 from ...base.exact_json import dumps
 from ...base.http_client.network import Network
 from .jwks import FETCH_SECONDS, StatusRefused, fetch_json, issuer_network
@@ -32,6 +33,8 @@ MAX_KEPT = 10_000
 MAX_ANSWER_BYTES = 16 * 1024
 MAX_REQUESTS = 8
 """Most requests to the issuer at once."""
+
+_Answers = dict[bytes, tuple[float, bytes | None]]
 
 
 class IntrospectionUnavailable(Exception):
@@ -51,8 +54,8 @@ class Introspection:
     _settings: OauthSection
     _clock: Clock
     _logger: StructuredLogger
-    _good: dict[bytes, tuple[float, bytes]] = field(factory=dict, init=False)
-    _wrong: dict[bytes, tuple[float, None]] = field(factory=dict, init=False)
+    _good: _Answers = field(factory=lambda: BoundedDict(MAX_KEPT), init=False)
+    _wrong: _Answers = field(factory=lambda: BoundedDict(MAX_KEPT), init=False)
     _asking: dict[bytes, asyncio.Task[bytes | None]] = field(factory=dict, init=False)
     _network: Network = field(factory=issuer_network, init=False)
     _places: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(MAX_REQUESTS), init=False)
@@ -90,10 +93,8 @@ class Introspection:
             raise IntrospectionUnavailable from None
         self._is_failing = False
         # From the time of the question on: it may have been revoked while the answer was coming.
-        if claims is None:
-            _keep(self._wrong, digest, (now + KEEP_SECONDS, None))
-        else:
-            _keep(self._good, digest, (now + KEEP_SECONDS, claims))
+        kept = self._wrong if claims is None else self._good
+        kept[digest] = now + KEEP_SECONDS, claims
         return claims
 
     async def _request(self, token: str) -> Any:
@@ -132,11 +133,3 @@ def _active_claims(answer: Any) -> bytes | None:
         return dumps(answer) if answer["active"] else None
     except (TypeError, RecursionError):  # half a character, or too many levels
         raise ValueError("the response cannot be written as JSON") from None
-
-
-def _keep(kept: dict[bytes, Any], digest: bytes, answer: Any) -> None:
-    """Keep an answer; beyond the limit the oldest is dropped."""
-    kept.pop(digest, None)
-    if len(kept) >= MAX_KEPT:
-        del kept[next(iter(kept))]
-    kept[digest] = answer

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
+from ...base.bounded_dict import BoundedDict
 from ...base.http_client.network import Network
 from ...client.auth.exchanges import AuthExchanges
 from ...client.auth.urls import split_url
@@ -127,7 +128,9 @@ class Clients:
     _allowed: tuple[str, ...]
     _exchanges: AuthExchanges
     _now: Callable[[], float]
-    _kept: dict[str, tuple[float, LoginClient]] = field(factory=dict, init=False)
+    _kept: BoundedDict[str, tuple[float, LoginClient]] = field(
+        factory=lambda: BoundedDict(_MAX_KEPT), init=False
+    )
     _fetches: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_MAX_FETCHES), init=False)
 
     def register(self, document: Any) -> LoginClient:
@@ -185,8 +188,6 @@ class Clients:
         if found.get("token_endpoint_auth_method", "none") != "none":
             raise ClientError("the program would have to authenticate, which is not done here")
         client = read_client(found, url, self._allowed)
-        if len(self._kept) >= _MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
         self._kept[url] = (self._now(), client)
         return client
 

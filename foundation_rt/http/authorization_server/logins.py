@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 from attrs import asdict, define, evolve, field, frozen
 
+from ...base.bounded_dict import BoundedDict
 from ...client.auth.grants import challenge_of
 from ..seal import Seal
 from .identity import IdentityTokens, ProviderError
@@ -113,7 +114,7 @@ class Logins:
     _clock: Clock
     _issue: Callable[[Login, str], str]
     _renew: Callable[[Identity, IdentityTokens], Awaitable[tuple[Identity, IdentityTokens]]]
-    _alive: dict[str, float] = field(factory=dict, init=False)
+    _alive: dict[str, float] = field(factory=lambda: BoundedDict(_MAX_ALIVE), init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
 
     # -- codes
@@ -296,9 +297,6 @@ class Logins:
             return True
         if await self._store.get(key) is None:
             return False
-        self._alive.pop(key, None)
-        if len(self._alive) >= _MAX_ALIVE:
-            del self._alive[next(iter(self._alive))]
         self._alive[key] = now + _ALIVE_SECONDS
         return True
 

@@ -21,6 +21,7 @@ def test_gateway_imports_only_what_is_documented_as_public() -> None:
     shared = (
         "base.abort",
         "base.app_format",
+        "base.bounded_dict",
         "base.files",
         "base.skill_format",
         "base.transforms",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from attrs import define, field
 
+from ....base.bounded_dict import BoundedDict
 from ..chat import BYTES_PER_TOKEN, ChatMessage, TokenUsage, json_bytes, text_bytes
 from .service import ModelTool
 
@@ -45,13 +45,11 @@ class TokenEstimate:
 class SessionUsage:
     """The tokens of each session; the one unused for longest is forgotten first (LLM-62)."""
 
-    _used: OrderedDict[str, TokenUsage] = field(factory=OrderedDict, init=False)
+    _used: dict[str, TokenUsage] = field(factory=lambda: BoundedDict(MAX_SESSIONS), init=False)
 
     def add(self, session_id: str, usage: TokenUsage) -> None:
         """Add the usage of one answer."""
-        self._used[session_id] = self._used.pop(session_id, TokenUsage()) + usage
-        if len(self._used) > MAX_SESSIONS:
-            self._used.popitem(last=False)
+        self._used[session_id] = self._used.get(session_id, TokenUsage()) + usage
 
     def get(self, session_id: str) -> TokenUsage | None:
         """Return the usage so far; None if there is none."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ....base.bounded_dict import BoundedDict
 from ....client import App, InvalidResponseError, MCPError, ReadResult
 from ....protocol.methods import RESOURCES_READ
 from ...coordinator import CoordinatorError, ServerConnections, failure_of
@@ -70,7 +71,7 @@ class AppCalls:
 
     _services: TurnServices
     _kept: dict[tuple[str, str, str | None], tuple[float, dict[str, Any]]] = field(
-        factory=dict, init=False
+        factory=lambda: BoundedDict(_MAX_KEPT), init=False
     )
 
     def origin(self, session_id: str, call_id: str) -> AppOrigin:
@@ -121,10 +122,7 @@ class AppCalls:
             return page
         result = await self._read(connections, origin.uri, session)
         page = _shown(result, origin.uri, connections.definitions("resources"))
-        self._kept.pop(key, None)
         self._kept[key] = now + _KEPT_S, page
-        if len(self._kept) > _MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
         return page
 
     async def read(self, session_id: str, call_id: str, uri: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
+from ....base.bounded_dict import BoundedDict
 from ..chat import ChatMessage, Role
 from ..events import ServerMessage, SessionEventType
 from .approvals import Approvals, PendingAnswers
@@ -207,14 +208,13 @@ _MOST = 256
 class HistoryReaders:
     """Keeps what was read of histories, as long as that is of use."""
 
-    _readers: dict[str, HistoryReader] = field(factory=dict, init=False)
+    _readers: BoundedDict[str, HistoryReader] = field(
+        factory=lambda: BoundedDict(_MOST), init=False
+    )
 
     def of(self, session_id: str) -> HistoryReader:
         """Return the reader of a session."""
-        reader = self._readers.pop(session_id, None) or HistoryReader()
-        self._readers[session_id] = reader  # the newest is the last
-        if len(self._readers) > _MOST:
-            del self._readers[next(iter(self._readers))]
+        reader = self._readers[session_id] = self._readers.get(session_id) or HistoryReader()
         return reader
 
     def forget(self, session_id: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ....base.bounded_dict import BoundedDict
 from ....base.exact_json import dumps
 from ....client import MCPError
 from ....protocol.methods import (
@@ -44,7 +45,9 @@ class Offers:
     """Asks the servers on behalf of people. It belongs to one event loop."""
 
     _coordinator: Coordinator
-    _kept: dict[str, tuple[float, dict[str, Any]]] = field(factory=dict, init=False)
+    _kept: dict[str, tuple[float, dict[str, Any]]] = field(
+        factory=lambda: BoundedDict(_MAX_KEPT), init=False
+    )
     _room: Room = field(factory=lambda: Room(MAX_RUNNING), init=False)
 
     async def listed(self, principal: str) -> dict[str, Any]:
@@ -69,10 +72,7 @@ class Offers:
             ]
             for kind in _LISTS
         }
-        self._kept.pop(whose, None)
         self._kept[whose] = (now + _KEPT_S, found)
-        if len(self._kept) > _MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
         return found
 
     def _is_there(self, server: str) -> bool:
