@@ -30,11 +30,11 @@ from ..files import (
 from ..logs.redaction import Redactor
 from ..shell_words import join
 from .files import ServerFile
-from .members import MEMBERS, WholeNumberKind
+from .members import MEMBERS
 from .problems import NotYetError, ServerFileError
 from .variables import fill, variables_in
 
-_LEFT_OUT = {"id", "disabled", *(k for k, v in MEMBERS.items() if type(v.kind) is WholeNumberKind)}
+_LEFT_OUT = {"id", "disabled", *(k for k, v in MEMBERS.items() if "maximum" in v.kind.schema)}
 """Members that change neither what runs nor what it may do."""
 
 

@@ -20,8 +20,7 @@ from .members import (
     HTTP_TYPES,
     MEMBERS,
     STDIO_TYPES,
-    ChoiceKind,
-    WholeNumberKind,
+    choice,
 )
 from .problems import NotYetError, ServerFileError
 from .variables import UnsetVariableError, VariableError, expand
@@ -216,7 +215,7 @@ class EntryReader:
         }
         for name, words in ways.items():
             value = self._given(name)
-            problem = None if value is None else ChoiceKind(words).problem(value)
+            problem = None if value is None else choice(words).problem(value)
             if problem is not None:
                 given = "url" if over_http else "command"
                 raise self.refusal(f'"{name}" {problem} beside "{given}"')
@@ -300,7 +299,6 @@ class EntryReader:
 
     def _number(self, member: str, default: int | None = None) -> int:
         value = self._given(member)
-        assert isinstance(MEMBERS[member].kind, WholeNumberKind)
         if value is None:
             return int(_default(member) if default is None else default)
         return int(value)

@@ -8,8 +8,8 @@ never repeats the value: it may be a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from attrs import frozen
 
@@ -22,172 +22,74 @@ _DAY_MS = 86_400_000
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # the name of a header (RFC 9110, 5.6.2)
 
 
-class MemberKind(Protocol):
-    """The type of a member."""
-
-    def problem(self, value: Any) -> str | None:
-        """Return the reason why a value cannot be used, to follow the member's name; else None."""
-        ...
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the values that can be used."""
-        ...
-
-
 @frozen
-class TextKind:
-    """A string that is not empty."""
+class MemberKind:
+    """The type of a member.
 
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        return None if isinstance(value, str) and value else "should be a string"
+    Attributes:
+        problem: returns the reason why a value cannot be used, to follow the member's name; None if
+            it can be.
+        schema: the JSON Schema of the values that can be used.
+    """
 
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"type": "string", "minLength": 1}
-
-
-@frozen
-class ChoiceKind:
-    """One of a few words."""
-
-    words: tuple[str, ...]
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        if isinstance(value, str) and value in self.words:
-            return None
-        return f"should be {' or '.join(self.words)}"
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"enum": list(self.words)}
+    problem: Callable[[Any], str | None]
+    schema: Mapping[str, Any]
 
 
-@frozen
-class FlagKind:
-    """True or false."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        return None if isinstance(value, bool) else "should be true or false"
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"type": "boolean"}
+def _kind(words: str, accepts: Callable[[Any], bool], **schema: Any) -> MemberKind:
+    """Return a kind whose values are `words`, as an error says it."""
+    return MemberKind(lambda value: None if accepts(value) else f"should be {words}", schema)
 
 
-@frozen
-class WholeNumberKind:
-    """A whole number from 1 on."""
+def choice(words: tuple[str, ...]) -> MemberKind:
+    """Return the kind of a member that is one of a few words."""
+    return _kind(" or ".join(words), lambda value: value in words, enum=list(words))
 
-    maximum: int
 
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
+def _whole_number(most: int) -> MemberKind:
+    def accepts(value: Any) -> bool:
         # As in JSON Schema, where 5.0 is an integer.
         is_whole = type(value) is int or (type(value) is float and value.is_integer())
-        if is_whole and 1 <= value <= self.maximum:
-            return None
-        return f"should be a whole number from 1 to {self.maximum}"
+        return is_whole and 1 <= value <= most
 
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"type": "integer", "minimum": 1, "maximum": self.maximum}
+    words = f"a whole number from 1 to {most}"
+    return _kind(words, accepts, type="integer", minimum=1, maximum=most)
 
 
-@frozen
-class TextListKind:
-    """A list of strings."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            return None
-        return "should be a list of strings"
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"type": "array", "items": {"type": "string"}}
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-@frozen
-class TextMapKind:
-    """An object of strings."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        if not isinstance(value, dict):
-            return "should be an object of strings"
-        for key, each in value.items():
-            if not isinstance(each, str):
-                hint = "" if each is None or isinstance(each, list | dict) else ": put it in quotes"
-                problem = f"the value of {key!r} should be a string{hint}"
-                return f"should be an object of strings: {problem}"
-        return None
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"type": "object", "additionalProperties": {"type": "string"}}
+def _is_header_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(name, str) and re.fullmatch(_TOKEN, name)
+        for name in (*value.keys(), *value.values())
+    )
 
 
-@frozen
-class HeaderMapKind:
-    """An object of names of headers, by names of headers."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        if isinstance(value, dict) and all(
-            isinstance(name, str) and re.fullmatch(_TOKEN, name) for name in _both(value)
-        ):
-            return None
-        return "should be an object of names of headers, by names of headers"
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        name = {"type": "string", "pattern": f"^{_TOKEN}$"}
-        return {"type": "object", "propertyNames": name, "additionalProperties": name}
+def _problem_of_texts_by_name(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "should be an object of strings"
+    for key, each in value.items():
+        if not isinstance(each, str):
+            hint = "" if each is None or isinstance(each, list | dict) else ": put it in quotes"
+            problem = f"the value of {key!r} should be a string{hint}"
+            return f"should be an object of strings: {problem}"
+    return None
 
 
-@frozen
-class OAuthKind:
-    """An object that says how its client is known to an authorization server."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        if not isinstance(value, dict):
-            return "should be an object"
-        for name, kind in OAUTH_MEMBERS.items():
-            problem = kind.problem(value[name]) if name in value else None
-            if problem is not None:
-                return f'has a "{name}" that {problem}'
-        if "clientId" in value and "issuer" not in value:
-            return 'has a "clientId" and needs "issuer", the authorization server that knows it'
-        if "clientSecret" in value and "clientId" not in value:
-            return 'has a "clientSecret" and needs the "clientId" that it belongs to'
-        return None
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {
-            "type": "object",
-            "properties": {name: kind.schema() for name, kind in OAUTH_MEMBERS.items()},
-            "dependentRequired": {"clientId": ["issuer"], "clientSecret": ["clientId"]},
-        }
-
-
-@frozen
-class ToolShapesKind:
-    """An object that says how tools are shaped, read by `Transform`; a list means nothing here."""
-
-    def problem(self, value: Any) -> str | None:
-        """See `MemberKind`."""
-        is_one = isinstance(value, dict | list)
-        return None if is_one else "should be an object, by name of tool"
-
-    def schema(self) -> dict[str, Any]:
-        """See `MemberKind`."""
-        return {"anyOf": [{"type": "array"}, SHAPES_SCHEMA]}
+def _problem_of_oauth(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "should be an object"
+    for name, kind in OAUTH_MEMBERS.items():
+        problem = kind.problem(value[name]) if name in value else None
+        if problem is not None:
+            return f'has a "{name}" that {problem}'
+    if "clientId" in value and "issuer" not in value:
+        return 'has a "clientId" and needs "issuer", the authorization server that knows it'
+    if "clientSecret" in value and "clientId" not in value:
+        return 'has a "clientSecret" and needs the "clientId" that it belongs to'
+    return None
 
 
 @frozen
@@ -204,17 +106,42 @@ class EntryMember:
     default: Any = None
 
 
-_TIME = WholeNumberKind(_DAY_MS)
+_TEXT = _kind(
+    "a string", lambda value: isinstance(value, str) and value != "", type="string", minLength=1
+)
+_FLAG = _kind("true or false", lambda value: isinstance(value, bool), type="boolean")
+_TIME = _whole_number(_DAY_MS)
+_TEXTS = _kind("a list of strings", _is_texts, type="array", items={"type": "string"})
+_TEXTS_BY_NAME = MemberKind(
+    _problem_of_texts_by_name, {"type": "object", "additionalProperties": {"type": "string"}}
+)
+_HEADER = {"type": "string", "pattern": f"^{_TOKEN}$"}
+_HEADER_MAP = _kind(
+    "an object of names of headers, by names of headers",
+    _is_header_map,
+    type="object",
+    propertyNames=_HEADER,
+    additionalProperties=_HEADER,
+)
 
 OAUTH_MEMBERS: Mapping[str, MemberKind] = {
-    "clientId": TextKind(),
-    "clientSecret": TextKind(),
-    "issuer": TextKind(),
-    "scopes": TextListKind(),
-    "callbackPort": WholeNumberKind(65_535),
-    "shared": FlagKind(),
+    "clientId": _TEXT,
+    "clientSecret": _TEXT,
+    "issuer": _TEXT,
+    "scopes": _TEXTS,
+    "callbackPort": _whole_number(65_535),
+    "shared": _FLAG,
 }
 """The members of `oauth`; others are passed over."""
+
+_OAUTH = MemberKind(
+    _problem_of_oauth,
+    {
+        "type": "object",
+        "properties": {name: kind.schema for name, kind in OAUTH_MEMBERS.items()},
+        "dependentRequired": {"clientId": ["issuer"], "clientSecret": ["clientId"]},
+    },
+)
 
 _SHAPED_TEXTS: Mapping[str, Any] = {
     "as": {"type": "string", "minLength": 1, "description": "The name for clients."},
@@ -248,23 +175,27 @@ SHAPES_SCHEMA: Mapping[str, Any] = {
 }
 """The JSON of `Transform`."""
 
+_SHAPES = _kind(  # read by `Transform`; a list means nothing here
+    "an object, by name of tool",
+    lambda value: isinstance(value, dict | list),
+    anyOf=[{"type": "array"}, SHAPES_SCHEMA],
+)
+
 MEMBERS: Mapping[str, EntryMember] = {
-    "id": EntryMember(TextKind(), "The name of the server once more; equal to its key."),
+    "id": EntryMember(_TEXT, "The name of the server once more; equal to its key."),
     "type": EntryMember(
-        ChoiceKind(STDIO_TYPES + HTTP_TYPES), "stdio or local for a command, else for a URL."
+        choice(STDIO_TYPES + HTTP_TYPES), "stdio or local for a command, else for a URL."
     ),
     "transport": EntryMember(
-        ChoiceKind((STDIO_TYPES[0], *HTTP_TRANSPORTS)), "As type, without local and remote."
+        choice((STDIO_TYPES[0], *HTTP_TRANSPORTS)), "As type, without local and remote."
     ),
-    "command": EntryMember(TextKind(), "The program of the server, by its path or its name."),
-    "args": EntryMember(TextListKind(), "The arguments of the program; no shell reads them."),
-    "env": EntryMember(TextMapKind(), "Variables of the environment of the program."),
-    "cwd": EntryMember(TextKind(), "The working directory of the program."),
-    "url": EntryMember(TextKind(), "The MCP endpoint of the server."),
-    "headers": EntryMember(TextMapKind(), "Sent to the server with every request."),
-    "oauth": EntryMember(
-        OAuthKind(), "A person logs in to the server, with foundation-rt login NAME."
-    ),
+    "command": EntryMember(_TEXT, "The program of the server, by its path or its name."),
+    "args": EntryMember(_TEXTS, "The arguments of the program; no shell reads them."),
+    "env": EntryMember(_TEXTS_BY_NAME, "Variables of the environment of the program."),
+    "cwd": EntryMember(_TEXT, "The working directory of the program."),
+    "url": EntryMember(_TEXT, "The MCP endpoint of the server."),
+    "headers": EntryMember(_TEXTS_BY_NAME, "Sent to the server with every request."),
+    "oauth": EntryMember(_OAUTH, "A person logs in to the server, with foundation-rt login NAME."),
     "timeoutMs": EntryMember(_TIME, "The time of a call, in ms.", 60_000),
     "maxTimeoutMs": EntryMember(
         _TIME, "The time of a call whose progress extends its deadline, in ms.", 600_000
@@ -273,40 +204,36 @@ MEMBERS: Mapping[str, EntryMember] = {
     "idleTimeoutMs": EntryMember(
         _TIME, "The time after which an unused session of one client is closed, in ms.", 600_000
     ),
-    "maxConcurrent": EntryMember(WholeNumberKind(100_000), "The most calls at one time.", 32),
+    "maxConcurrent": EntryMember(_whole_number(100_000), "The most calls at one time.", 32),
     "circuitFailures": EntryMember(
-        WholeNumberKind(1_000_000), "Failures after which a tool, or the server, is not called."
+        _whole_number(1_000_000), "Failures after which a tool, or the server, is not called."
     ),
     "circuitWindowMs": EntryMember(_TIME, "The age up to which a failure counts, in ms."),
     "circuitOpenMs": EntryMember(_TIME, "How long nothing is called then, in ms."),
     "isolation": EntryMember(
-        ChoiceKind(ISOLATIONS), "Whose calls share a session; by default it depends on the server."
+        choice(ISOLATIONS), "Whose calls share a session; by default it depends on the server."
     ),
-    "disabled": EntryMember(FlagKind(), "Whether the server is left out.", False),
+    "disabled": EntryMember(_FLAG, "Whether the server is left out.", False),
     "allowedTools": EntryMember(
-        TextListKind(), "Patterns with * and ? of the tools that are listed; all without it."
+        _TEXTS, "Patterns with * and ? of the tools that are listed; all without it."
     ),
     "disabledTools": EntryMember(
-        TextListKind(), "Patterns of the tools that are left out; they win over allowedTools."
+        _TEXTS, "Patterns of the tools that are left out; they win over allowedTools."
     ),
     "alwaysAllow": EntryMember(
-        TextListKind(), "Patterns of the tools that a chat host calls without asking a person."
+        _TEXTS, "Patterns of the tools that a chat host calls without asking a person."
     ),
     "trust": EntryMember(
-        FlagKind(), "Whether a chat host believes the annotations of the tools.", False
+        _FLAG, "Whether a chat host believes the annotations of the tools.", False
     ),
     "headersFrom": EntryMember(
-        HeaderMapKind(), "Header of the server by header of the client's request it is taken from."
+        _HEADER_MAP, "Header of the server by header of the client's request it is taken from."
     ),
     "tools": EntryMember(
-        ToolShapesKind(), "How a gateway shapes the tools: other names, texts and arguments."
+        _SHAPES, "How a gateway shapes the tools: other names, texts and arguments."
     ),
 }
 """Every member that means something; others are passed over."""
-
-
-def _both(value: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return (*value.keys(), *value.values())
 
 
 def file_schema() -> dict[str, Any]:
@@ -342,7 +269,7 @@ def _member_schema(member: EntryMember) -> dict[str, Any]:
     schema: dict[str, Any] = {"description": member.meaning}
     if member.default is not None:
         schema["default"] = member.default
-    return {**schema, "anyOf": [member.kind.schema(), {"type": "null"}]}
+    return {**schema, "anyOf": [member.kind.schema, {"type": "null"}]}
 
 
 def _way(
