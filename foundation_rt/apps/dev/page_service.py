@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...base.exact_json import dumps
+from ...http.sse import KEEP_ALIVE, encode_event
 from ..web_page.app_frames import FRAME_PATH, send_frame
 from ..web_page.logins import MAX_BODY
 from ..web_page.responses import (
@@ -138,33 +139,28 @@ class PageService:
         at = journal.position(last_event_id)
         chunks = [b"retry: %d\n\n" % _RETRY_MS]
         if last_event_id and at is None:
-            chunks.append(_event("reset", b"{}"))
+            chunks.append(encode_event(b"{}", kind="reset"))
         at = at or 0
         quiet_since = time.monotonic()
         while True:
             now = dumps(self._state(), default=str)
             if now != state:
                 state = now
-                chunks.append(_event("state", state))
+                chunks.append(encode_event(state, kind="state"))
             if at + 1 < journal.first and at:
-                chunks.append(_event("reset", b"{}"))
+                chunks.append(encode_event(b"{}", kind="reset"))
             for each in journal.after(at):
-                chunks.append(_event(each.kind, each.data, journal.event_id(each.number)))
+                chunks.append(encode_event(each.data, journal.event_id(each.number), each.kind))
                 at = each.number
             if chunks:
                 await send(_part(b"".join(chunks)))
                 chunks, quiet_since = [], time.monotonic()
             elif time.monotonic() - quiet_since >= KEEP_ALIVE_SECONDS:
-                await send(_part(b":\n\n"))
+                await send(_part(KEEP_ALIVE))
                 quiet_since = time.monotonic()
             await asyncio.sleep(_BATCH_SECONDS)
             if journal.last == at:
                 await journal.changed(1.0)
-
-
-def _event(kind: str, data: bytes, event_id: str | None = None) -> bytes:
-    head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
-    return b"%sevent: %s\ndata: %s\n\n" % (head, kind.encode(), data)
 
 
 def _part(chunk: bytes) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from attrs import define, field
 
 from ...errors import MissingExtraError
 from ..errors import AuthorizationError
+from .urls import origin_of
 
 try:
     from joserfc import jwt
@@ -53,7 +54,7 @@ class DpopKey:
 
     def note_nonce(self, url: str, nonce: str) -> None:
         """Use the nonce of a server for what is sent to its origin from now on."""
-        self._nonces[_origin(url)] = nonce
+        self._nonces[origin_of(url)] = nonce
 
     def proof(
         self, method: str, url: str, now: float, token: str | None, nonce: str | None = None
@@ -74,7 +75,7 @@ class DpopKey:
             "htu": urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")),
             "iat": int(now),
         }
-        nonce = nonce or self._nonces.get(_origin(url))
+        nonce = nonce or self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce
         if token is not None:
@@ -124,8 +125,3 @@ def _import(private_key: str) -> tuple[ECKey | OKPKey | RSAKey, str]:
         if key.is_private and algorithm is not None:
             return key, algorithm
     raise AuthorizationError("The private key of the client cannot be used")
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
