@@ -7,18 +7,20 @@ representation repeats one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, field, fields, frozen
 
 from ...errors import RegistrationError
 from .members import (
     HTTP_TRANSPORTS,
     HTTP_TYPES,
     MEMBERS,
+    OAUTH_MEMBERS,
     STDIO_TYPES,
     choice,
 )
@@ -193,12 +195,14 @@ class EntryReader:
     # -- checks
 
     def _check_members(self) -> None:
+        problems = []
         for name, member in MEMBERS.items():
             value = self._given(name)
             # Which words `type` may be depends on the way to the server, and is said below.
             problem = None if value is None or name in _OF_THE_WAY else member.kind.problem(value)
-            if problem is not None:
-                raise self.refusal(f'"{name}" {problem}')
+            problems += [] if problem is None else [f'"{name}" {problem}']
+        if problems:
+            raise self.refusal("; ".join(problems))
         if (self._given("command") is None) == (self._given("url") is None):
             named = next((each for each in _MISTAKEN_URLS if each in self.members), None)
             hint = "" if named is None else f': write "url" instead of "{named}"'
@@ -226,29 +230,12 @@ class EntryReader:
                 raise self.refusal(f'"{name}" goes with "url"')
 
     def _settings(self) -> ServerSettings:
-        timeout = self._number("timeoutMs", self._default_timeout())
-        most = self._number("maxTimeoutMs", max(timeout, _default("maxTimeoutMs")))
+        given = _values(self.members, _SETTINGS)
+        timeout = given.setdefault("timeout_ms", self._default_timeout())
+        most = given.setdefault("max_timeout_ms", max(timeout, _default("maxTimeoutMs")))
         if most < timeout:
             raise self.refusal('"maxTimeoutMs" should be at least "timeoutMs"')
-        allowed = self._given("allowedTools")
-        return ServerSettings(
-            timeout_ms=timeout,
-            max_timeout_ms=most,
-            connect_timeout_ms=self._number("connectTimeoutMs"),
-            idle_timeout_ms=self._number("idleTimeoutMs"),
-            max_concurrent=self._number("maxConcurrent"),
-            circuit_failures=self._given("circuitFailures"),
-            circuit_window_ms=self._given("circuitWindowMs"),
-            circuit_open_ms=self._given("circuitOpenMs"),
-            isolation=self._given("isolation"),
-            disabled=self._given("disabled") is True,
-            allowed_tools=None if allowed is None else tuple(allowed),
-            disabled_tools=tuple(self._given("disabledTools") or ()),
-            always_allow=tuple(self._given("alwaysAllow") or ()),
-            trust=self._given("trust") is True,
-            headers_from=self._given("headersFrom") or {},
-            tools=self._transform(),
-        )
+        return ServerSettings(**{**given, "tools": self._transform()})
 
     def _transform(self) -> Transform | None:
         given = self._given("tools")
@@ -265,20 +252,10 @@ class EntryReader:
         given = self._given("oauth")
         if given is None:
             return None
-
-        def text(member: str) -> str | None:
-            value = given.get(member)
-            return None if value is None else self._expand(value, "oauth")
-
-        port = given.get("callbackPort")
-        return OAuthEntry(
-            client_id=text("clientId"),
-            client_secret=text("clientSecret"),
-            issuer=text("issuer"),
-            scopes=tuple(given.get("scopes") or ()),
-            callback_port=None if port is None else int(port),
-            shared=given.get("shared") is True,
-        )
+        values = _values(given, OAUTH_MEMBERS)
+        texts = {name: each for name, each in values.items() if isinstance(each, str)}
+        expanded = {name: self._expand(each, "oauth") for name, each in texts.items()}
+        return OAuthEntry(**{**values, **expanded})
 
     def _default_timeout(self) -> int:
         said = self.variables.get(TIMEOUT_VARIABLE)
@@ -297,12 +274,6 @@ class EntryReader:
         """Return a member as it came; None if it is absent."""
         return self.members.get(member)
 
-    def _number(self, member: str, default: int | None = None) -> int:
-        value = self._given(member)
-        if value is None:
-            return int(_default(member) if default is None else default)
-        return int(value)
-
     def _text(self, member: str) -> str:
         return self._expand(self._given(member), member)
 
@@ -319,6 +290,22 @@ class EntryReader:
             raise self.refusal(f'"{member}" {error}') from None
 
 
+def _field(member: str) -> str:
+    """Return the name of a member as one of Python: `timeout_ms` for `timeoutMs`."""
+    return re.sub("(?=[A-Z])", "_", member).lower()
+
+
+def _values(given: Mapping[str, Any], members: Iterable[str]) -> dict[str, Any]:
+    """Return the members that are there, by names of Python; arrays as tuples, and 5 for 5.0."""
+    there = {_field(name): given[name] for name in members if given.get(name) is not None}
+    return {
+        name: tuple(value) if type(value) is list else int(value) if type(value) is float else value
+        for name, value in there.items()
+    }
+
+
+_FIELDS = {each.name for each in fields(ServerSettings)}
+_SETTINGS = [name for name in MEMBERS if _field(name) in _FIELDS]
 _OF_THE_WAY = ("type", "transport")
 _MISTAKEN_URLS = ("uri", "endpoint")
 """Members in which people write the URL, and no client does."""

@@ -113,6 +113,7 @@ def test_every_setting_is_read() -> None:
         ({"disabledTools": [None]}, '"disabledTools" should be a list of strings'),
         ({"alwaysAllow": "*"}, '"alwaysAllow" should be a list of strings'),
         ({"trust": "yes"}, '"trust" should be true or false'),
+        ({"trust": 1, "disabled": 1}, '"disabled" should be true or false; "trust" should be'),
         ({"headersFrom": {"A": "B"}}, '"headersFrom" goes with "url"'),
         ({"oauth": {}}, '"oauth" goes with "url"'),
         ({"headersFrom": {"A B": "B"}}, '"headersFrom" should be an object of names of headers'),
