@@ -19,6 +19,7 @@ from foundation_rt.features.composition import ServerOptions
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.testing import ProtocolError, TestClient
 from tests.lab.apps.observed import call_everything, converse, make_server, refused
+from tests.lab.peers.forwarders import ScriptedForwarder
 
 CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
 EVERYTHING = ["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
@@ -128,6 +129,18 @@ def test_record_of_a_failed_call_says_what_went_wrong() -> None:
         "Invalid params: name must be a string",
     ]
     assert set(messages("redact")) == {"[REDACTED]"}
+
+
+@pytest.mark.rule("OPS-41", "FWD-01")
+def test_record_of_a_forwarded_failure_has_its_first_text() -> None:
+    async def talk(client: TestClient) -> None:
+        await client.request("tools/call", {"name": "theirs", "arguments": {}})
+
+    content = [7, {"text": 7}, {"type": "text", "text": "no paper"}]
+    server = make_server({"audit": {"enabled": True}})
+    server.forward(ScriptedForwarder(lambda *_: {"content": content, "isError": True}))
+    records = audited(server, talk)
+    assert [each["errorMessage"] for each in records if "errorMessage" in each] == ["no paper"]
 
 
 @pytest.mark.rule("OPS-41", "OPS-26")

@@ -116,6 +116,7 @@ def test_only_an_initialized_that_is_not_expected_is_dropped() -> None:
     assert core.dispatch(INITIALIZED) == []
     [effect] = core.dispatch(INITIALIZED)
     assert isinstance(effect, Log) and effect.message == "notification dropped"
+    assert effect.fields["method"] == "notifications/initialized"
 
 
 @pytest.mark.rule("LIFE-02")

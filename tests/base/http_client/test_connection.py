@@ -161,6 +161,8 @@ def test_of_several_addresses_the_first_that_answers_counts(
 
     async def main() -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(OK % 1 + b"a")
             writer.close()
 
         place = "127.0.0.9" if answering is None else addresses[answering]
@@ -172,13 +174,16 @@ def test_of_several_addresses_the_first_that_answers_counts(
         else:
             connection = await Network().connect(url)
             assert connection.transport.get_extra_info("peername")[0] == place
+            connection.send(b"x")
+            await connection.head()
+            assert await connection.body(1) == b"a"
             await connection.aclose()
         server.close()
         await asyncio.sleep(0)
 
     before = sockets()
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(main())
+        runner.run(asyncio.wait_for(main(), LIVENESS))
     assert sockets() == before
 
 

@@ -520,6 +520,8 @@ async def test_client_of_the_application_is_used_and_left_open() -> None:
     seen = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
+        if seen:
+            raise httpx2.ConnectError("away")
         seen.append((str(request.url), request.headers["x-own"]))
         return httpx2.Response(200, json={"ok": True})
 
@@ -530,6 +532,9 @@ async def test_client_of_the_application_is_used_and_left_open() -> None:
     ) as client:
         server = Server.from_openapi(document({}), client=client, config=QUIET)
         assert await call(server) == {"ok": True}
+        with pytest.raises(ToolError) as error:
+            await call(server)
+        assert error.value.details["reason"] == "upstream_unreachable"
         assert not client.is_closed
     assert seen == [("https://api.example.com/v2/x", "mine")]
 

@@ -79,6 +79,9 @@ async def test_integer_arrives_without_a_fraction_wherever_it_stands(api: EchoAp
     ):
         form = document({"type": "object", "properties": {"n": integer}}, media_type)
         assert text in (await sent(api, form, n=5.0))["body"]
+    file = {"type": "string", "format": "binary"}
+    form = document({"type": "object", "properties": {"f": file}}, "multipart/form-data")
+    assert "\r\n\r\nyes\r\n" in (await sent(api, form, f={"data": "eWVz"}))["body"]
     with pytest.raises(ToolError, match="rounded") as refusal:
         await sent(api, given, p=5, a={"more": {"n": 1e20}})
     details = {"reason": "integer_out_of_range", "path": "/a/more/n"}

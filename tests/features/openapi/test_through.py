@@ -273,5 +273,5 @@ def test_bytes_arrive_as_they_were(through: Through, value: bytes) -> None:
 @pytest.mark.rule("OAPI-18")
 def test_text_body_is_a_text_and_bytes_are_base64(through: Through) -> None:
     assert body_of(through.call("text", {"body": "å\n"})) == "å\n".encode()
-    with pytest.raises(ToolError, match="base64"):
+    with pytest.raises(ToolError, match=r"body.*base64"):
         through.call("bytes", {"body": "no base64!"})
