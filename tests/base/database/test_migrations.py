@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -35,8 +34,8 @@ from foundation_rt.errors import UsageError
 from tests.lab.places.services import postgres_schema
 from tests.lab.servers import fork_server
 from tests.lab.sizes import size
+from tests.lab.waiting import PATIENCE, block_until
 
-PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]
 APPLICATION_ID = 0x54455354
 
@@ -279,13 +278,16 @@ def test_tables_are_not_read_while_another_process_migrates() -> None:
         migrations = migrations_of((*TEXTS, f"SELECT pg_advisory_xact_lock(hashtext('{schema}'))"))
         place.migrate(migrations[:3])
         connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (schema,))
-        deadline = time.monotonic() + PATIENCE
         works = (place.migrate, migrations), (place.migrate, migrations[:3]), (place.check, [])
         running = []
         for count, work in enumerate(works, 1):
             running.append(pool.submit(*work))
-            while connection.execute(waiting, (schema,)).fetchone() != (count,):
-                assert time.monotonic() < deadline and not any(each.done() for each in running)
+            block_until(
+                lambda: connection.execute(waiting, (schema,)).fetchone(),
+                f"{count} wait",
+                lambda row, count=count: row == (count,),
+            )
+            assert not any(each.done() for each in running)
         connection.execute("SELECT pg_advisory_unlock_all()")
         assert running[0].result().applied == ("V4",)
         for each in running[1:]:

@@ -18,8 +18,8 @@ from attrs import define, field
 from foundation_rt.base import free_memory
 from foundation_rt.kernel.engine.loop_monitor import LoopMonitor
 from foundation_rt.kernel.stdio.watchdog import Watchdog
+from tests.lab.waiting import PATIENCE, block_until
 
-PATIENCE = 60.0
 LONG_AGO = -3600.0
 AN_HOUR = 3600.0
 
@@ -231,11 +231,7 @@ def test_watchdog_that_falls_asleep_gives_memory_back(
 
 
 def wait_until_asleep(harness: WatchdogHarness) -> None:
-    """Wait until the watchdog has seen two looks without a turn."""
-    deadline = time.monotonic() + PATIENCE
-    while not harness.watchdog.asleep:
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    block_until(lambda: harness.watchdog.asleep, "two looks without a turn")
 
 
 # -- when it looks, by a clock of the test's -----------------------------------------------------
