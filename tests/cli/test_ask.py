@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +17,9 @@ from foundation_rt.apps.host import texts
 from tests.features.test_skills import write_skill
 from tests.lab.models.failing_vendor import FAILURES, KEY, failing_vendor, here
 from tests.lab.models.fake_models import FakeModels
-from tests.lab.servers import fork_server
-from tests.lab.servers.process import environment, run
-
-PATIENCE = 60.0
+from tests.lab.programs.terminal import Terminal
+from tests.lab.servers.process import run
+from tests.lab.waiting import block_until
 
 APP = """
 import asyncio, pathlib
@@ -127,14 +122,14 @@ def test_skill_is_shown_at_the_terminal_before_the_model_reads_it(tmp_path: Path
     text = "---\nname: refunds\ndescription: d\n---\nAsk \x1b]0;x\x07 first.\n"
     write_skill(tmp_path / "skills" / "refunds", {"SKILL.md": text.encode()})
     (tmp_path / "app.py").write_text(f"{APP}\nserver.skills_from({str(tmp_path / 'skills')!r})\n")
-    terminal = Terminal(tmp_path, *options, "Refund it")
-    terminal.until("skill://refunds/SKILL.md of desk, in its own words:")
-    terminal.until("Ask \\x1b]0;x\\x07 first.")
-    terminal.until("Let the model read this?")
-    terminal.until("> ")
-    terminal.write("y\n")
-    terminal.until("read_skill is done")
-    assert terminal.end() == 0
+    with Terminal("ask", *options, "Refund it", cwd=tmp_path) as terminal:
+        terminal.wait_for("skill://refunds/SKILL.md of desk, in its own words:")
+        terminal.wait_for("Ask \\x1b]0;x\\x07 first.")
+        terminal.wait_for("Let the model read this?")
+        terminal.wait_for("> ")
+        terminal.type("y\n")
+        terminal.wait_for("read_skill is done")
+        assert terminal.exit_code() == 0
     alone = ask(tmp_path, *options, "Refund it")
     assert "Nobody is there who could approve this skill" in alone.stdout
     assert alone.returncode == 5
@@ -228,75 +223,39 @@ def test_server_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("Hello.\n", 0)
 
 
-class Terminal:
-    """A process at a terminal of its own."""
-
-    def __init__(self, folder: Path, *words: str, before: Sequence[str] = ()) -> None:
-        self.master, slave = pty.openpty()
-        command = [*before, sys.executable, "-m", "foundation_rt", "ask", *words]
-        self.process = fork_server.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment()
-        )
-        os.close(slave)
-        self.shown = ""
-
-    def until(self, text: str) -> None:
-        """Read until this text was shown."""
-        deadline = time.monotonic() + PATIENCE
-        while text not in self.shown:
-            left = deadline - time.monotonic()
-            assert left > 0, f"{text!r} was not shown: {self.shown!r}"
-            if select.select([self.master], [], [], left)[0]:
-                try:
-                    self.shown += os.read(self.master, 65_536).decode()
-                except OSError:  # the process has ended
-                    assert text in self.shown, self.shown
-        self.shown = self.shown.partition(text)[2]
-
-    def write(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def end(self) -> int:
-        try:
-            return self.process.wait(PATIENCE)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            os.close(self.master)
-
-
 @pytest.mark.rule("CLI-35")
 @pytest.mark.parametrize(("answer", "read"), [("y", "noted milk"), ("n", "The user refused")])
 def test_person_at_a_terminal_approves(tmp_path: Path, answer: str, read: str) -> None:
     options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
-    terminal = Terminal(tmp_path, *options, "Note milk")
-    terminal.until('Call desk:note {"text":"milk\\u001b[2J"}?')
-    terminal.until("> ")
-    terminal.write(f"{answer}\n")
-    terminal.until(read)
-    assert terminal.end() == 0
+    with Terminal("ask", *options, "Note milk", cwd=tmp_path) as terminal:
+        terminal.wait_for('Call desk:note {"text":"milk\\u001b[2J"}?')
+        terminal.wait_for("> ")
+        terminal.type(f"{answer}\n")
+        terminal.wait_for(read)
+        assert terminal.exit_code() == 0
 
 
 @pytest.mark.rule("CLI-35")
 def test_person_is_asked_at_the_terminal_where_stdin_is_a_pipe(tmp_path: Path) -> None:
     options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
-    piped = ("setsid", "-c", "-w", "sh", "-c", 'echo "Note milk" | "$@"', "sh")
-    terminal = Terminal(tmp_path, *options, before=piped)
-    terminal.until("> ")
-    terminal.write("y\n")
-    terminal.until("noted milk")
-    assert terminal.end() == 0
+    shell = ("setsid", "-c", "-w", "sh", "-c", 'echo "Note milk" | "$@"', "sh")
+    piped = (*shell, sys.executable, "-m", "foundation_rt")
+    with Terminal("ask", *options, cwd=tmp_path, program=piped) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("y\n")
+        terminal.wait_for("noted milk")
+        assert terminal.exit_code() == 0
 
 
 @pytest.mark.rule("CLI-35")
 def test_person_at_a_terminal_allows_a_tool_for_the_whole_answer(tmp_path: Path) -> None:
     calls = [{"call": "desk:note", "arguments": {"text": text}} for text in ("one", "two")]
     options = prepared(tmp_path, [calls, [{"echo": "result"}]])
-    terminal = Terminal(tmp_path, *options, "Note both")
-    terminal.until("> ")
-    terminal.write("a\n")
-    terminal.until("noted two")
-    assert terminal.end() == 0
+    with Terminal("ask", *options, "Note both", cwd=tmp_path) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("a\n")
+        terminal.wait_for("noted two")
+        assert terminal.exit_code() == 0
 
 
 @pytest.mark.rule("CLI-35", "TURN-20", "TURN-29")
@@ -306,28 +265,30 @@ def test_person_at_a_terminal_trusts_what_a_server_says(
 ) -> None:
     word = {"call": "desk:read", "arguments": {}}
     options = prepared(tmp_path, [[word], [word], [{"echo": "result"}]], trust=False)
-    terminal = Terminal(tmp_path, *options, "Read twice")
-    for _ in range(questions):
-        terminal.until("Call desk:read {}?")
-        terminal.until("t: yes, and trust what desk says only reads; anything else: no > ")
-        terminal.write(f"{answer}\n")
-    terminal.until("read it")
-    assert terminal.end() == 0
+    with Terminal("ask", *options, "Read twice", cwd=tmp_path) as terminal:
+        for number in range(questions):
+            terminal.wait_for("Call desk:read {}?", number + 1)
+            terminal.wait_for(
+                "t: yes, and trust what desk says only reads; anything else: no > ", number + 1
+            )
+            terminal.type(f"{answer}\n")
+        terminal.wait_for("read it")
+        assert terminal.exit_code() == 0
 
 
 @pytest.mark.rule("CLI-35")
 def test_person_at_a_terminal_fills_in_a_form(tmp_path: Path) -> None:
     options = prepared(tmp_path, [[{"call": "desk:who", "arguments": {}}], [{"echo": "result"}]])
-    terminal = Terminal(tmp_path, *options, "Who am I?")
-    terminal.until("desk asks: Who are you?")
-    terminal.until("name (text) > ")
-    terminal.write("Ada\n")
-    terminal.until("age (whole number, default 7) > ")
-    terminal.write("36\n")
-    terminal.until("Send it?")
-    terminal.write("y\n")
-    terminal.until("accept {'name': 'Ada', 'age': 36}")
-    assert terminal.end() == 0
+    with Terminal("ask", *options, "Who am I?", cwd=tmp_path) as terminal:
+        terminal.wait_for("desk asks: Who are you?")
+        terminal.wait_for("name (text) > ")
+        terminal.type("Ada\n")
+        terminal.wait_for("age (whole number, default 7) > ")
+        terminal.type("36\n")
+        terminal.wait_for("Send it?")
+        terminal.type("y\n")
+        terminal.wait_for("accept {'name': 'Ada', 'age': 36}")
+        assert terminal.exit_code() == 0
 
 
 @pytest.mark.rule("CLI-31", "CLI-37")
@@ -335,13 +296,10 @@ def test_person_at_a_terminal_fills_in_a_form(tmp_path: Path) -> None:
 def test_signal_ends_the_call_and_its_server(tmp_path: Path, number: int, code: int) -> None:
     arguments = {"path": str(tmp_path)}
     options = prepared(tmp_path, [[{"call": "desk:wait", "arguments": arguments}]])
-    terminal = Terminal(tmp_path, *options, "wait")
-    deadline = time.monotonic() + PATIENCE
-    while not (tmp_path / "begun").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    terminal.process.send_signal(number)
-    assert terminal.end() == code
+    with Terminal("ask", *options, "wait", cwd=tmp_path) as terminal:
+        block_until((tmp_path / "begun").exists, "the call runs")
+        terminal.signal(number)
+        assert terminal.exit_code() == code
     assert (tmp_path / "aborted").exists()
 
 

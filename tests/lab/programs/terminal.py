@@ -57,10 +57,10 @@ class Terminal:
         """Return what was shown so far, without styles."""
         return _STYLE.sub("", self._text).replace("\r\n", "\n")
 
-    def wait_for(self, words: str) -> str:
-        """Return what was shown so far, once these words are among it."""
+    def wait_for(self, words: str, times: int = 1) -> str:
+        """Return what was shown so far, once these words are among it so many times."""
         until = time.monotonic() + PATIENCE
-        while words not in self.text:
+        while self.text.count(words) < times:
             if not self._read(until):
                 raise AssertionError(f"{words!r} was not shown: {self.text!r}")
         return self.text
