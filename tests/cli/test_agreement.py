@@ -200,9 +200,9 @@ def test_env_changes_no_setting_of_security_and_no_process(tmp_path: Path) -> No
         "HTTPS_PROXY=http://127.0.0.1:9\nXDG_STATE_HOME=.\nLOG_LEVEL=debug\n"
     )
     home = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": str(tmp_path / "state")}
-    with host_process(tmp_path, "--trust", variables=home) as host:
+    with host_process(tmp_path, "--trust", env=home) as host:
         assert "token=" in host.url
-    log = host.log.read_text()  # whole only now: records are written in the background
+    log = host.process.stderr  # whole only now: records are written in the background
     for name in ("HTTP__NO_AUTH", "HOST__APPROVE_ALL"):
         assert f"FOUNDATION_RT_{name} in .env does not count" in log
     assert (tmp_path / "seen").read_text() == "http://127.0.0.1:9"

@@ -15,8 +15,8 @@ from foundation_rt import Server, ToolContext
 from foundation_rt.apps.coordinator import Coordinator, ToolExecutionError, failure_of
 from foundation_rt.client import InvalidResponseError, connect
 from tests.apps.gateway.test_faults import error_in, write
-from tests.apps.host.web.test_process import HostProcess, host_process
 from tests.lab.apps import plain_server
+from tests.lab.host.process import HostProcess, host_process
 from tests.lab.servers.http_server import serve_gateway
 
 pytestmark = pytest.mark.usefixtures("forked")

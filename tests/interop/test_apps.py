@@ -60,9 +60,8 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
         entries[name] = {"command": str(node.NODE), "args": [program, "--stdio"]}
         entries[name]["alwaysAllow"] = ["*"]
         script.append({"user": name, "answers": [[{"call": f"{name}:{example.tool}"}], ["Here."]]})
-    (folder / "script.json").write_text(json.dumps(script))
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
-    with host_process(folder, "--model", f"script:{folder / 'script.json'}") as host:
+    with host_process(folder, script=script) as host:
         yield host
 
 

@@ -236,7 +236,7 @@ def test_chat_host_logs_in_at_fastmcp(proxy: str, tmp_path: Path) -> None:
     entry = {"url": proxy, "oauth": {}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"it": entry}}))
     words = ("--servers", "mcp.json", "--model", "rules")
-    with host_process(tmp_path, *words, variables={"XDG_DATA_HOME": str(tmp_path)}) as host:
+    with host_process(tmp_path, *words, env={"XDG_DATA_HOME": str(tmp_path)}) as host:
         base, _, token = host.url.partition("#token=")
         with httpx2.Client(base_url=base, headers={"X-API-Key": token}, timeout=PATIENCE) as client:
 

@@ -28,11 +28,10 @@ def browser() -> Iterator[Browser]:
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     """Run a host of the example."""
     folder = tmp_path_factory.mktemp("orders")
-    (folder / "script.json").write_text(json.dumps(SCRIPT))
     words = ["-m", "foundation_rt", "serve", "foundation_rt.examples.orders"]
     entry = {"command": sys.executable, "args": words, "alwaysAllow": ["list_orders"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
-    with host_process(folder, "--model", f"script:{folder / 'script.json'}") as host:
+    with host_process(folder, script=SCRIPT) as host:
         yield host
 
 

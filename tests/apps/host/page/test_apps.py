@@ -33,10 +33,9 @@ SCRIPT: list[dict[str, Any]] = [
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     """Run a host for the module."""
     folder = tmp_path_factory.mktemp("apps")
-    (folder / "script.json").write_text(json.dumps(SCRIPT))
     entry = {"command": sys.executable, "args": [str(SERVER)], "trust": True}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
-    with host_process(folder, "--model", f"script:{folder / 'script.json'}") as host:
+    with host_process(folder, script=SCRIPT) as host:
         yield host
 
 
@@ -540,13 +539,11 @@ def test_app_that_never_rests_does_not_hold_the_page(watched: WatchedPage) -> No
 def test_example_of_orders_is_sorted_and_refunded_from(browser: Browser, tmp_path: Path) -> None:
     answers = [[{"call": "shop:list_orders"}], ["Here are the orders."]]
     script = [{"user": "Show the orders", "answers": answers}]
-    (tmp_path / "script.json").write_text(json.dumps(script))
     program, *words = command("serve", "foundation_rt.examples.orders:server")
     entry = {"command": program, "args": words, "alwaysAllow": ["list_orders"]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
-    model = ("--model", f"script:{tmp_path / 'script.json'}")
     with (
-        host_process(tmp_path, *model) as host,
+        host_process(tmp_path, script=script) as host,
         watched_page(browser, host.url, viewport={"width": 1000, "height": 640}) as watched,
     ):
         page = watched.page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,9 +32,8 @@ GIVE = """([how, name, type, data]) => {
 @pytest.fixture
 def chat(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     """Open the page of a host process whose model repeats what it reads."""
-    (tmp_path / "script.json").write_text(json.dumps([{"answers": [[{"echo": "user"}]]}]))
-    words = ("--model", f"script:{tmp_path / 'script.json'}")
-    with host_process(tmp_path, *words) as host, watched_page(browser, host.url) as watched:
+    script = [{"answers": [[{"echo": "user"}]]}]
+    with host_process(tmp_path, script=script) as host, watched_page(browser, host.url) as watched:
         watched.page.get_by_role("button", name="Servers").or_(
             watched.page.get_by_role("button", name="1 server")
         ).first.wait_for()

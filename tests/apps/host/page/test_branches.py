@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ SCRIPT: list[dict[str, Any]] = [{"answers": [[{"echo": "user"}]]}]
 @pytest.fixture
 def chat(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     """Open the page of a host process whose model repeats what it reads."""
-    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    model = f"script:{tmp_path / 'script.json'}"
     with (
-        host_process(tmp_path, "--model", model, "--store", "sqlite:chats.db") as host,
+        host_process(tmp_path, "--store", "sqlite:chats.db", script=SCRIPT) as host,
         watched_page(browser, host.url) as watched,
     ):
         yield watched.page

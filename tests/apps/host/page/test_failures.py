@@ -35,7 +35,7 @@ def test_reason_stands_in_the_chat_and_retry_asks_once_more(
     browser: Browser, vendor: FailingVendor, tmp_path: Path
 ) -> None:
     with (
-        host_process(tmp_path, variables=vendor.variables) as host,
+        host_process(tmp_path, env=vendor.variables) as host,
         watched_page(browser, host.url) as watched,
     ):
         page = watched.page
@@ -62,7 +62,7 @@ def test_reason_stands_in_the_chat_and_retry_asks_once_more(
             page.get_by_role("button", name="New chat").click()
             expect(page.locator(".assistant")).to_have_count(0)
             expect(ending).to_have_count(0)
-    assert KEY not in host.log.read_text()
+    assert KEY not in host.process.stderr
 
 
 @pytest.mark.rule("TURN-81", "HPAGE-60")
@@ -70,7 +70,7 @@ def test_wait_for_a_retry_is_shown(browser: Browser, vendor: FailingVendor, tmp_
     vendor.answer = refusal(503, "Loading model", "", headers={"retry-after": "50"})
     variables = {**vendor.variables, "FOUNDATION_RT_HOST__RETRY_ATTEMPTS": "1"}
     with (
-        host_process(tmp_path, variables=variables) as host,
+        host_process(tmp_path, env=variables) as host,
         watched_page(browser, host.url) as watched,
     ):
         page = watched.page
@@ -93,7 +93,7 @@ def test_base_url_without_its_version_is_said(
     vendor.answer = here("Here it is.")
     variables = {**vendor.variables, "LLM_BASE_URL": f"http://127.0.0.1:{vendor.port}"}
     with (
-        host_process(tmp_path, variables=variables) as host,
+        host_process(tmp_path, env=variables) as host,
         watched_page(browser, host.url) as watched,
     ):
         page = watched.page
@@ -102,7 +102,7 @@ def test_base_url_without_its_version_is_said(
         page.get_by_role("button", name="New chat").click()
         expect(page.get_by_role("note")).to_contain_text("add /v1 to the base URL")
         shot(page, "base-url")
-    assert "add /v1 to the base URL" in host.log.read_text()
+    assert "add /v1 to the base URL" in host.process.stderr
 
 
 @pytest.mark.rule("HPAGE-21")
@@ -112,7 +112,7 @@ def test_page_says_that_the_host_has_ended(browser: Browser, tmp_path: Path) -> 
         page = watched.page
         expect(field(page)).to_be_visible()
         page.get_by_role("button", name="1 server").wait_for()
-        host.process.send_signal(signal.SIGTERM)
+        host.process.signal(signal.SIGTERM)
         expect(page.get_by_text("The host has ended. Start it again")).to_be_visible()
         assert host.process.wait() == 128 + signal.SIGTERM
         shot(page, "host-ended")

@@ -24,7 +24,7 @@ def host_of(world: World, folder: Path, **variables: str) -> Iterator[HostProces
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     named = {"XDG_DATA_HOME": str(folder), **variables}
     words = ("--servers", "mcp.json", "--model", "rules")
-    with host_process(folder, *words, variables=named) as host:
+    with host_process(folder, *words, env=named) as host:
         yield host
 
 

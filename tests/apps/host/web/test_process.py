@@ -5,85 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from attrs import define
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from tests.lab.host.server import PATIENCE, Frame, Page, connected
+from tests.lab.host.process import HostProcess, host_process
+from tests.lab.host.server import PATIENCE, Frame, Page
 from tests.lab.places.services import postgres_database
 from tests.lab.programs.processes import children, descriptors
-from tests.lab.programs.program import output_file
-from tests.lab.servers import fork_server
 from tests.lab.servers.http_server import free_port
-from tests.lab.servers.process import ServerProcess, command, environment, run
-
-
-@define(eq=False)
-class HostProcess:
-    """A host that serves.
-
-    Attributes:
-        url: of its page, with the token.
-    """
-
-    process: ServerProcess
-    url: str
-
-    @property
-    def port(self) -> int:
-        found = re.search(r":([0-9]+)/", self.url)
-        assert found is not None
-        return int(found[1])
-
-    @property
-    def token(self) -> str:
-        return self.url.partition("token=")[2]
-
-    @asynccontextmanager
-    async def page(
-        self, session: str | None = None, after: int | None = None
-    ) -> AsyncIterator[Page]:
-        async with connected(self.port, {"X-API-Key": self.token}, session, after) as page:
-            yield page
-
-
-@contextmanager
-def host_process(
-    folder: Path,
-    *words: str,
-    script: Any = None,
-    env: Mapping[str, str] | None = None,
-    port: int = 0,
-) -> Iterator[HostProcess]:
-    """Start a host in a folder, with a script for a model if there is one."""
-    if script is not None:
-        (folder / "script.json").write_text(json.dumps(script))
-        words = (*words, "--model", f"script:{folder / 'script.json'}")
-    stdout = folder / "stdout"
-    stdout.write_text("")
-    variables = {
-        **environment({"logging.level": "debug"}),
-        "XDG_DATA_HOME": str(folder / "data"),
-        **(env or {}),
-    }
-    line = command("host", "--port", str(port), *words)
-    start = partial(fork_server.Popen, cwd=folder)
-    ours = (output_file(stdout), None)
-    with ServerProcess(line, variables, stdout=ours, start=start) as process:
-        process.record(message="serving over HTTP")
-        process.wait_until(lambda: "\n" in stdout.read_text(), "the URL is printed")
-        url = stdout.read_text().split()[-1]
-        yield HostProcess(process, url)
-        if process.exit_code is None:
-            process.terminate()
+from tests.lab.servers.process import command, run
 
 
 @pytest.mark.rule("HOST-01", "HOST-08", "HOST-10", "HOST-28")
@@ -114,9 +49,8 @@ async def test_chat_survives_kill_and_restart_on_sqlite(tmp_path: Path) -> None:
             await page.say("b")
             await page.until("text")
             session, seen = page.session, list(page.frames)
-            host.process.process.kill()
+            host.kill()
             assert await page.close_code() is not None
-        host.process.wait()
     with host_process(tmp_path, *words, script=script) as host:
         after = max(each["seq"] for each in seen if "seq" in each)
         async with host.page(session, after) as page:
@@ -180,8 +114,8 @@ async def test_chats_of_a_killed_worker_go_on_at_the_other(tmp_path: Path) -> No
     script = [["begun ", {"hang": True}], ["again"]]
     with postgres_database() as store:
         port = free_port()
-        words = ("--store", store, "--workers", "2")
-        with host_process(tmp_path, *words, script=script, port=port) as host:
+        words = ("--store", store, "--workers", "2", "--port", str(port))
+        with host_process(tmp_path, *words, script=script) as host:
             host.process.wait_until(
                 lambda: len(host.process.records_with(message="serving over HTTP")) == 2,
                 "two serve",
@@ -372,10 +306,10 @@ async def test_changed_keys_are_read_again(tmp_path: Path) -> None:
 @pytest.mark.rule("HOST-06", "HOST-14")
 async def test_workers_read_new_keys_from_the_file(tmp_path: Path) -> None:
     with postgres_database() as store:
-        port = free_port()
         (tmp_path / ".env").write_text("GEMINI_API_KEY=one\n")
-        words, own = ("--workers", "2"), {"FOUNDATION_RT_HOST__STORE": store}
-        with host_process(tmp_path, *words, script=[["x"]], port=port, env=own) as host:
+        words = ("--workers", "2", "--port", str(free_port()))
+        own = {"FOUNDATION_RT_HOST__STORE": store}
+        with host_process(tmp_path, *words, script=[["x"]], env=own) as host:
 
             def of_both(message: str) -> bool:
                 return len(host.process.records_with(message=message)) == 2

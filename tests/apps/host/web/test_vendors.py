@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.host.web.test_process import HostProcess, host_process
+from tests.lab.host.process import HostProcess, host_process
 from tests.lab.host.server import PATIENCE, Frame
 from tests.lab.models.fake_models import KEY, FakeModels
 from tests.lab.servers.process import command, run
