@@ -73,9 +73,10 @@ class Changing:
         """Let who waits look again."""
         self._changed.set()
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds, which is looked at after each change."""
+    async def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until a condition holds, which is looked at after each change; return its value."""
         async with asyncio.timeout(PATIENCE):
-            while not condition():
+            while not (found := condition()):
                 self._changed.clear()
                 await self._changed.wait()
+            return found

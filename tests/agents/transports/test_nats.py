@@ -9,7 +9,7 @@ import asyncio
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
 from pathlib import Path
@@ -41,6 +41,7 @@ from foundation_rt.errors import MissingExtraError, UsageError
 from tests.lab.checks.recorded_log import RecordedLog
 from tests.lab.places.processes import ServiceProcess, nats_server
 from tests.lab.places.services import NATS_URL, need_nats, unique_name
+from tests.lab.waiting import Changing
 
 LEDGER = uuid4().hex
 """The unique name of the ledger that the fakes stand for, all together."""
@@ -66,57 +67,49 @@ def event(seq: int, source: str = "a", target: str = "b", **changes: Any) -> Env
     return envelope
 
 
-class RecordingLedger:
+class RecordingLedger(Changing):
     """Takes what is delivered, as it is told to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.batches: list[list[Envelope]] = []
         self.failures: list[Exception] = []
         self.open = asyncio.Event()
         self.open.set()
         self.asked = 0
-        self._news = asyncio.Condition()
 
     async def deliver(self, envelopes: Sequence[Envelope]) -> None:
-        async with self._news:
-            self.asked += 1
-            self._news.notify_all()
+        self.asked += 1
+        self.has_changed()
         await self.open.wait()
         if self.failures:
             self.open.clear()  # what is delivered again waits for the test
             raise self.failures.pop(0)
-        async with self._news:
-            self.batches.append(list(envelopes))
-            self._news.notify_all()
+        self.batches.append(list(envelopes))
+        self.has_changed()
 
     @property
     def seqs(self) -> list[int]:
         return [envelope.seq for batch in self.batches for envelope in batch]
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with self._news:
-            await self._news.wait_for(holds)
-
     async def has(self, *seqs: int) -> None:
         await self.until(lambda: set(seqs) <= set(self.seqs))
 
 
-class Losses:
+class Losses(Changing):
     """Notes for which agents envelopes may be lost, as a sender's ledger hears it."""
 
     def __init__(self, transport: NatsTransport) -> None:
+        super().__init__()
         self.agents: list[str | None] = []
-        self._news = asyncio.Event()
         transport.on_loss(self._note)
 
     def _note(self, agent_id: str | None) -> None:
         self.agents.append(agent_id)
-        self._news.set()
+        self.has_changed()
 
     async def has(self, agent_id: str | None, times: int = 1) -> None:
-        while self.agents.count(agent_id) < times:
-            self._news.clear()
-            await self._news.wait()
+        await self.until(lambda: self.agents.count(agent_id) >= times)
 
 
 class Rig:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import orjson
 
 from foundation_rt.base.clock import SystemClock
 from foundation_rt.base.logs.logger import StructuredLogger
+from tests.lab.waiting import Changing
 
 
-class RecordedLog:
+class RecordedLog(Changing):
     """Keeps the records that its loggers write."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: list[dict[str, Any]] = []
-        self._news = asyncio.Event()
 
     def write(self, line: bytes) -> None:
         self.records.append(orjson.loads(line))
-        self._news.set()
+        self.has_changed()
 
     def logger(self) -> StructuredLogger:
         return StructuredLogger(self, SystemClock(), "debug")
@@ -29,9 +29,7 @@ class RecordedLog:
         return [record for record in self.records if record["message"] == message]
 
     async def says(self, message: str, times: int = 1) -> None:
-        while len(self.said(message)) < times:
-            self._news.clear()
-            await self._news.wait()
+        await self.until(lambda: len(self.said(message)) >= times)
 
 
 class RecordedLogger:

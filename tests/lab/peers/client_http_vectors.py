@@ -29,6 +29,7 @@ from tests.lab.peers.scripted_http import (
     in_session,
     talking,
 )
+from tests.lab.waiting import Changing
 
 SECONDS = {
     "linger": [(http_streams, "_LINGER_SECONDS")],
@@ -122,7 +123,7 @@ class Exchange:
 
 
 @define(eq=False)
-class HttpPlayer:
+class HttpPlayer(Changing):
     """Does what the lines of a conversation say, and compares.
 
     Args:
@@ -136,7 +137,6 @@ class HttpPlayer:
     _pending: dict[str, asyncio.Future[Any]] = field(factory=dict, init=False)
     _asked: list[str] = field(factory=list, init=False)
     _arrived: list[Exchange] = field(factory=list, init=False)
-    _arrival: asyncio.Event = field(factory=asyncio.Event, init=False)
     _exchanges: dict[str, Exchange] = field(factory=dict, init=False)
     _told: int = field(default=0, init=False)
     _lost: int = field(default=0, init=False)
@@ -172,7 +172,7 @@ class HttpPlayer:
 
         async def hold(asked: ReceivedRequest, out: ScriptedReply) -> None:
             self._arrived.append(Exchange(asked, out))
-            self._arrival.set()
+            self.has_changed()
 
         of_session = in_session(hold)
 
@@ -230,17 +230,17 @@ class HttpPlayer:
         kind = (expected["method"], None)
         if expected["method"] == "POST":
             kind = ("POST", self._messages[-1]["method"])
-        while not (found := [each for each in self._arrived if kind_of(each.asked) == kind]):
-            self._arrival.clear()
-            await self._arrival.wait()
-        self._arrived.remove(found[0])
-        asked = found[0].asked
+        found: Exchange = await self.until(
+            lambda: next((each for each in self._arrived if kind_of(each.asked) == kind), None)
+        )
+        self._arrived.remove(found)
+        asked = found.asked
         compare(asked.target, expected["path"])
         if asked.body:
             compare(asked.message, self._messages[-1])
         headers = fill(expected.get("headers", {}), self._names(asked))
         compare({name: asked.headers.get(name) for name in headers}, headers)
-        return found[0]
+        return found
 
     def _names(self, asked: ReceivedRequest) -> dict[str, Any]:
         """Return what the names in a line stand for."""

@@ -21,6 +21,7 @@ from foundation_rt.client.errors import MCPError
 from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import from_environment
 from foundation_rt.features.server_requests.elicitation import ElicitResult
+from tests.lab.waiting import Changing
 
 if TYPE_CHECKING:
     from foundation_rt.client.results.results import CallResult
@@ -123,7 +124,7 @@ def cases(file: str, *members: str) -> list[Any]:
 
 
 @define(eq=False)
-class Program:
+class Program(Changing):
     """Uses a client as the steps say.
 
     Attributes:
@@ -133,7 +134,6 @@ class Program:
     vector: ClientVector
     make_transport: Callable[[], Transport]
     told: list[dict[str, Any]] = field(factory=list)
-    _news: asyncio.Event = field(factory=asyncio.Event, init=False)
     client: Client = field(init=False)
     _tasks: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
 
@@ -160,13 +160,11 @@ class Program:
 
     async def knows(self, number: int) -> None:
         """Wait until it was told `number` things."""
-        while len(self.told) < number:
-            self._news.clear()
-            await self._news.wait()
+        await self.until(lambda: len(self.told) >= number)
 
     def _tell(self, entry: dict[str, Any]) -> None:
         self.told.append(entry)
-        self._news.set()
+        self.has_changed()
 
     def _channel(self) -> Transport:
         self._tell({"opened": True})

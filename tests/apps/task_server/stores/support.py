@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -17,9 +16,7 @@ from foundation_rt.apps.task_server.queries import TaskFilter, TaskPage, TaskQue
 from foundation_rt.apps.task_server.store import Change, TaskServerStore, TaskUpdate
 from foundation_rt.apps.task_server.tasks import NewTask, Task, text_bytes
 from tests.apps.task_server.stores.places import Make
-
-PATIENCE = 60.0
-"""Seconds after which something that should have happened counts as hanging."""
+from tests.lab.waiting import Changing
 
 LEASE = 600_000
 """Milliseconds: a lease that does not end in a test."""
@@ -151,7 +148,7 @@ async def recount(store: TaskServerStore) -> dict[tuple[str, str], int]:
     return counts
 
 
-class Observer:
+class Observer(Changing):
     """Gathers what a store says has changed.
 
     Attributes:
@@ -159,13 +156,13 @@ class Observer:
     """
 
     def __init__(self, store: TaskServerStore) -> None:
+        super().__init__()
         self.changes: list[Change] = []
-        self._arrived = asyncio.Event()
         store.on_change(self._take)
 
     def _take(self, change: Change) -> None:
         self.changes.append(change)
-        self._arrived.set()
+        self.has_changed()
 
     def jobs(self) -> set[str]:
         """Return the ids of the jobs that have changed."""
@@ -186,7 +183,4 @@ class Observer:
 
     async def saw(self, *, jobs: Sequence[str] = (), tasks: Sequence[int] = ()) -> None:
         """Wait until these jobs and tasks are among what has changed."""
-        async with asyncio.timeout(PATIENCE):
-            while not (self.jobs() >= set(jobs) and self.tasks() >= set(tasks)):
-                self._arrived.clear()
-                await self._arrived.wait()
+        await self.until(lambda: self.jobs() >= set(jobs) and self.tasks() >= set(tasks))
