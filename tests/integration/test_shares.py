@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.peers.raw_http import META, RawClient, RawResponse
 from tests.lab.servers.http_server import HttpServerProcess, serve_http
-from tests.lab.waiting import block_until, until
+from tests.lab.waiting import block_until
 
 ALICE, BOB = "alice" * 4, "bob" * 8
 
@@ -229,4 +229,4 @@ def test_a_client_that_listens_to_its_share_leaves_room_for_others(
                 "share": 2,
             }
         assert listens(BOB, "note://a")
-    until(lambda: listens(ALICE, "note://b"))
+    block_until(lambda: listens(ALICE, "note://b"), "her streams are gone")
