@@ -12,17 +12,8 @@ from attrs import define, field
 from ...base.exact_json import dumps
 from ...http.sse import KEEP_ALIVE, encode_event
 from ..web_page.app_frames import FRAME_PATH, send_frame
-from ..web_page.logins import MAX_BODY
-from ..web_page.responses import (
-    PageFile,
-    header,
-    read_body,
-    read_folder,
-    refuse_method,
-    send_error,
-    send_file,
-    send_json,
-)
+from ..web_page.requests import PageRequest, PageRequestError, Routes, respond
+from ..web_page.responses import file_routes, read_folder
 
 if TYPE_CHECKING:
     from ..web_page.logins import PageLogins
@@ -56,6 +47,9 @@ class PageService:
         agents: returns what `/dev/agents` has.
         connection: returns what `/dev/connect` has.
         logins: at the servers.
+
+    Attributes:
+        page_paths: of the page's files and of the frames of apps, which hold no secret.
     """
 
     _journal: Journal
@@ -64,64 +58,43 @@ class PageService:
     _agents: Callable[[], Awaitable[Mapping[str, Any]]]
     _connection: Callable[[], Mapping[str, Any]]
     _logins: PageLogins
-    _files: dict[str, PageFile] = field(init=False)
+    _routes: Routes = field(init=False)
+    page_paths: tuple[str, ...] = field(init=False)
     _readers: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         own = read_folder("foundation_rt.apps.dev", "page")
         shared = read_folder("foundation_rt.apps.web_page", "shared")
-        self._files = {
+        files = {
             **{f"{SHARED}{name}": file for name, file in shared.items()},
             **{f"{PAGE}{name}": file for name, file in own.items()},
         }
         if "index.html" in own:
-            self._files["/"] = own["index.html"]
-
-    @property
-    def page_paths(self) -> tuple[str, ...]:
-        """The paths of the page's files and of the frames of apps, which hold no secret."""
-        return (*self._files, FRAME_PATH)
+            files["/"] = own["index.html"]
+        page = {**file_routes(files), FRAME_PATH: {"GET": send_frame}}
+        self.page_paths = tuple(page)
+        self._routes = {
+            **page,
+            "/dev/login": {"POST": self._logins.respond},
+            "/dev/state": {"GET": lambda _: self._state()},
+            "/dev/tools": {"GET": lambda _: self._tools()},
+            "/dev/agents": {"GET": lambda _: self._agents()},
+            "/dev/connect": {"GET": lambda _: self._connection()},
+            "/dev/events": {"GET": self._send_events},
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, which the runtime has authenticated."""
-        path = str(scope["path"])
-        file = self._files.get(path)
-        if path == FRAME_PATH:
-            await send_frame(scope, send)
-        elif file is None and not path.startswith("/dev/"):
-            await send_error(send, 404, "path_not_found", "there is nothing at this path")
-        elif path == "/dev/login" and scope["method"] == "POST":
-            status, said = await self._logins.answer(await read_body(receive, MAX_BODY))
-            await send_json(send, said, status)
-        elif scope["method"] not in ("GET", "HEAD"):
-            await refuse_method(send, "GET", "GET, HEAD")
-        elif file is not None:
-            await send_file(scope, send, file)
-        elif path == "/dev/state":
-            await send_json(send, self._state())
-        elif path == "/dev/tools":
-            await send_json(send, self._tools())
-        elif path == "/dev/agents":
-            await send_json(send, await self._agents())
-        elif path == "/dev/connect":
-            await send_json(send, self._connection())
-        elif path == "/dev/events":
-            await self._send_events(scope, receive, send)
-        else:
-            await send_error(send, 404, "path_not_found", "there is nothing at this path")
+        await respond(self._routes, PageRequest(scope, receive, send))
 
-    async def _send_events(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send_events(self, request: PageRequest) -> None:
         if self._readers >= MAX_READERS:
-            await send_error(send, 503, "too_many_readers", "close a page of this front")
-            return
+            raise PageRequestError(503, "too_many_readers", "close a page of this front")
         self._readers += 1
-        leaving = asyncio.ensure_future(_left(receive))
+        send, leaving = request.send, asyncio.ensure_future(_left(request.receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS]})
-            last = header(scope, b"last-event-id")
-            sending = asyncio.ensure_future(
-                self._pump(send, None if last is None else last.decode("latin-1"))
-            )
+            sending = asyncio.ensure_future(self._pump(send, request.header(b"last-event-id")))
             try:
                 await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qs
 
-from .responses import Scope, Send, header, refuse_method, send_response
+from .requests import PageRequest
+from .responses import send_response
 
 FRAME_PATH = "/app-frame"
 """The path of the document; its query has `connect`, `resource`, `frame` and `base`."""
@@ -96,13 +97,10 @@ def frame_policy(query: str, own_host: str = "") -> str:
     return "; ".join(f"{name} {' '.join(each) or _NONE}" for name, each in directives.items())
 
 
-async def send_frame(scope: Scope, send: Send) -> None:
+async def send_frame(request: PageRequest) -> None:
     """Answer a request for the document."""
-    if scope["method"] not in ("GET", "HEAD"):
-        await refuse_method(send, "GET", "GET, HEAD")
-        return
-    query = scope.get("query_string", b"").decode("latin-1")
-    own_host = (header(scope, b"host") or b"").decode("latin-1").rpartition(":")
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    own_host = (request.header(b"host") or "").rpartition(":")
     policy = frame_policy(query, (own_host[0] or own_host[2]).lower())
     headers = (
         (b"content-security-policy", policy.encode()),
@@ -112,4 +110,4 @@ async def send_frame(scope: Scope, send: Send) -> None:
         (b"x-dns-prefetch-control", b"off"),
         (b"cache-control", b"no-store"),
     )
-    await send_response(send, 200, _DOCUMENT, b"text/html; charset=utf-8", headers)
+    await send_response(request.send, 200, _DOCUMENT, b"text/html; charset=utf-8", headers)

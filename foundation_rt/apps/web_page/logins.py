@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
 from ...client import AuthorizationError, LoginRequest, MCPError, browser_login
-from .responses import read_object
+from .requests import PageRequest, PageRequestError, invalid
 
 if TYPE_CHECKING:
     from ..coordinator import Coordinator, ServerConnections
 
 log = logging.getLogger("foundation_rt.coordinator")
 
-MAX_BODY: Final = 16 * 1024
+_MAX_BODY: Final = 16 * 1024
 """The most bytes of a request: an address that the browser came back to is long."""
 
 _EXPECTED = "expected a JSON object with server, and perhaps address"
-_NOBODY = "this server waits for no login"
+NOBODY = "this server waits for no login"
 
 
 @define(eq=False)
@@ -115,16 +116,22 @@ class PageLogins:
             return None
         return {"page": None, "problem": None if login is None else login.problem}
 
-    async def answer(self, body: bytes | None) -> tuple[int, dict[str, Any]]:
-        """Answer a request: `server` alone begins a login, with `address` the browser came back.
+    async def respond(self, request: PageRequest) -> dict[str, Any]:
+        """Answer a request of the page."""
+        return await self.answer(await request.read(_MAX_BODY))
+
+    async def answer(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a login, of `server` alone, or go on with it: the browser came to `address`.
 
         Returns:
-            The status of HTTP, and an object: the `login` of `state`, or an `error`.
+            The `login` of `state`.
+
+        Raises:
+            PageRequestError: nobody can.
         """
-        named = read_object(body) or {}
         server_id, address = named.get("server"), named.get("address", "")
         if not (isinstance(server_id, str) and isinstance(address, str)):
-            return _refusal(400, "invalid_request", _EXPECTED)
+            raise invalid(_EXPECTED)
         login = self._login(server_id)
         if login is not None and not login.task.done():
             if address:
@@ -132,9 +139,9 @@ class PageLogins:
         elif not address and (server := self._waiting(server_id)) is not None:
             login = self._logins[server_id] = PageLogin(server)
         else:
-            return _refusal(404, "no_login", _NOBODY)
+            raise PageRequestError(404, "no_login", NOBODY)
         await login.has_begun()
-        return 200, {"login": self.state(server_id)}
+        return {"login": self.state(server_id)}
 
     async def close(self) -> None:
         """End the logins that are under way."""
@@ -157,7 +164,3 @@ class PageLogins:
         """Return a server that waits for a login; None if it does not."""
         server = self._coordinator.server(server_id) if self._is_allowed else None
         return server if server is not None and server.wants_login else None
-
-
-def _refusal(status: int, code: str, message: str) -> tuple[int, dict[str, Any]]:
-    return status, {"error": {"code": code, "message": message}}

@@ -5,15 +5,18 @@ A file is read once, and sent with a strict policy and an ETag (HOST-34, HOST-35
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import frozen
 
-from ...base.exact_json import dumps, loads_bounded
+from ...base.exact_json import dumps
+
+if TYPE_CHECKING:
+    from .requests import PageRequest, Routes
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -47,48 +50,6 @@ async def send_error(
 ) -> None:
     """Send what is wrong, for programs and people."""
     await send_json(send, {"error": {"code": code, "message": message}}, status, headers)
-
-
-async def refuse_method(send: Send, use: str, allow: str = "") -> None:
-    """Send that the method of a request is not allowed.
-
-    Args:
-        use: the methods for people.
-        allow: those of the header; by default the same.
-    """
-    headers = ((b"allow", (allow or use).encode()),)
-    await send_error(send, 405, "method_not_allowed", f"use {use}", headers)
-
-
-async def read_body(receive: Receive, most: int) -> bytes | None:
-    """Return the body of a request; None if it has more bytes than `most`, or breaks off."""
-    body = b""
-    while len(body) <= most:
-        event = await receive()
-        if event["type"] != "http.request":
-            return None
-        body += event.get("body", b"")
-        if not event.get("more_body", False):
-            return body if len(body) <= most else None
-    return None
-
-
-def read_object(body: bytes | None) -> dict[str, Any] | None:
-    """Return the object that a body is; None if there is no body, or it is none."""
-    try:
-        found = None if body is None else loads_bounded(body)
-    except orjson.JSONDecodeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def header(scope: Scope, name: bytes) -> bytes | None:
-    """Return a header of a request; None if it has none."""
-    value: bytes
-    for found, value in scope["headers"]:
-        if found == name:
-            return value
-    return None
 
 
 POLICY = (
@@ -151,24 +112,19 @@ def read_page(package: str) -> dict[str, PageFile]:
     return found
 
 
-async def send_file(scope: Scope, send: Send, file: PageFile) -> None:
+def file_routes(files: Mapping[str, PageFile]) -> Routes:
+    """Return the routes of the files of a page, which are given by their path."""
+    return {path: {"GET": partial(_send_file, file)} for path, file in files.items()}
+
+
+async def _send_file(file: PageFile, request: PageRequest) -> None:
     """Answer a request for a file of a page.
 
     The browser asks each time whether it has the newest version, and gets 304 if it has.
     """
-    if scope["method"] not in ("GET", "HEAD"):
-        await refuse_method(send, "GET", "GET, HEAD")
-        return
     headers = (*PAGE_HEADERS, (b"etag", file.etag), (b"cache-control", b"no-cache"))
-    if _is_unchanged(header(scope, b"if-none-match"), file):
-        await send_response(send, 304, headers=headers)
+    known = (request.header(b"if-none-match") or "").encode("latin-1").split(b",")
+    if {file.etag, b"*"} & {each.strip().removeprefix(b"W/") for each in known}:
+        await send_response(request.send, 304, headers=headers)
     else:
-        await send_response(send, 200, file.body, file.content_type, headers)
-
-
-def _is_unchanged(if_none_match: bytes | None, file: PageFile) -> bool:
-    """Return whether the browser has this version of a file already."""
-    if if_none_match is None:
-        return False
-    tags = [each.strip().removeprefix(b"W/") for each in if_none_match.split(b",")]
-    return file.etag in tags or b"*" in tags
+        await send_response(request.send, 200, file.body, file.content_type, headers)

@@ -4,7 +4,6 @@ frames         what clients send, checked; pure
 export         a chat as Markdown and JSON; pure
 page/          the files of the page, without those that all pages share (web_page/)
 status         the state of model and servers, and who is told when it changes
-requests       the requests of pages: members, errors, and room for some at once
 socket         one connection at `/ws`
 application    the ASGI application, which routes to the others
 """

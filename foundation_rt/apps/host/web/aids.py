@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ....base.exact_json import dumps, loads
-from ...web_page.responses import refuse_method, send_error, send_json
+from ...web_page.requests import PageRequest, PageRequestError, Room, Routes, invalid, text_of
 from .offers import Offers
-from .requests import PageRequestError, Room, invalid, object_of, text_of
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-
-    from ...web_page.responses import Receive, Scope, Send
 
 
 MAX_BODY = 256 * 1024
@@ -44,63 +41,46 @@ class Aids:
     _colours: Colours = field(factory=lambda: Colours())
     _colouring: Room = field(factory=lambda: Room(MAX_COLOURED), init=False)
 
-    async def respond(
-        self, scope: Scope, receive: Receive, send: Send, path: str, principal: str
-    ) -> bool:
-        """Answer a request; return False if there is nothing at its path."""
-        posted = _POSTED.get(path)
-        if path != _OFFERS and posted is None:
-            return False
-        if posted is None and scope["method"] not in ("GET", "HEAD"):
-            await refuse_method(send, "GET", "GET, HEAD")
-            return True
-        if posted is not None and scope["method"] != "POST":
-            await refuse_method(send, "POST")
-            return True
-        try:
-            if posted is None:
-                found: Any = await self._offers.listed(principal)
-            else:
-                found = await posted(self, await object_of(receive, MAX_BODY), principal)
-        except PageRequestError as error:
-            await send_error(send, error.status, error.code, str(error))
-        else:
-            await send_json(send, found)
-        return True
+    @property
+    def routes(self) -> Routes:
+        """The routes of all that."""
+        return {
+            "/api/offers": {"GET": lambda request: self._offers.listed(request.principal)},
+            "/api/prompt": {"POST": self._prompt},
+            "/api/resource": {"POST": self._resource},
+            "/api/completion": {"POST": self._complete},
+            "/api/colours": {"POST": self._colour},
+        }
 
-    async def _prompt(self, body: Mapping[str, Any], principal: str) -> Any:
+    async def _prompt(self, request: PageRequest) -> Any:
+        body = await request.read(MAX_BODY)
         server, name = _text(body, "server"), _text(body, "name")
-        return await self._offers.prompt(principal, server, name, _texts(body, "arguments"))
+        return await self._offers.prompt(request.principal, server, name, _texts(body, "arguments"))
 
-    async def _resource(self, body: Mapping[str, Any], principal: str) -> Any:
-        return await self._offers.resource(principal, _text(body, "server"), _text(body, "uri"))
+    async def _resource(self, request: PageRequest) -> Any:
+        body = await request.read(MAX_BODY)
+        server, uri = _text(body, "server"), _text(body, "uri")
+        return await self._offers.resource(request.principal, server, uri)
 
-    async def _completion(self, body: Mapping[str, Any], principal: str) -> Any:
+    async def _complete(self, request: PageRequest) -> Any:
+        body = await request.read(MAX_BODY)
         server, name, argument = (_text(body, each) for each in ("server", "name", "argument"))
         typed = {"name": argument, "value": _text(body, "value", fewest=0)}
-        others = _texts(body, "arguments")
-        return {"values": await self._offers.complete(principal, server, name, typed, others)}
+        others, whose = _texts(body, "arguments"), request.principal
+        return {"values": await self._offers.complete(whose, server, name, typed, others)}
 
-    async def _colour(self, body: Mapping[str, Any], principal: str) -> Any:
+    async def _colour(self, request: PageRequest) -> Any:
+        body = await request.read(MAX_BODY)
         code = body.get("code")
         if type(code) is not str:
             raise invalid("code: expected a text")
         language = _text(body, "language")
-        with self._colouring.of(principal):
+        with self._colouring.of(request.principal):
             return {"spans": await self._colours.spans(language, code)}
 
     async def close(self) -> None:
         """End the process that colours."""
         await self._colours.close()
-
-
-_OFFERS = "/api/offers"
-_POSTED = {
-    "/api/prompt": Aids._prompt,
-    "/api/resource": Aids._resource,
-    "/api/completion": Aids._completion,
-    "/api/colours": Aids._colour,
-}
 
 
 def _text(body: Mapping[str, Any], name: str, fewest: int = 1) -> str:

@@ -12,23 +12,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...web_page.app_frames import FRAME_PATH, send_frame
-from ...web_page.logins import MAX_BODY
-from ...web_page.responses import (
-    PageFile,
-    read_body,
-    read_page,
-    refuse_method,
-    send_error,
-    send_file,
-    send_json,
-    send_response,
-)
+from ...web_page.requests import PageRequest, PageRequestError, Routes, invalid, respond
+from ...web_page.responses import file_routes, read_page, send_error, send_json, send_response
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, StoreUnavailableError, title_of
 from .aids import Aids
 from .apps import AppRequests
 from .export import export_json, export_markdown
 from .offers import Offers
-from .requests import PageRequestError, invalid, object_of, query
 from .socket import ChatSocket
 from .status import ModelList
 
@@ -54,45 +44,48 @@ class ChatApplication:
         status: of model and servers.
         silence_s: how long a client may be silent, in s.
         begin_drain: called when the server stops: no new turn begins.
+
+    Attributes:
+        page_paths: of the page's files and of the frames of apps, which hold no secret.
     """
 
     _sessions: ChatSessions
     _status: HostStatus
     _silence_s: float
     _begin_drain: Callable[[], object]
-    _page: Mapping[str, PageFile] = field(factory=lambda: read_page(__package__), init=False)
-    _rest: Rest = field(init=False)
+    page_paths: tuple[str, ...] = field(init=False)
+    _routes: Routes = field(init=False)
     _models: ModelList = field(init=False)
     _aids: Aids = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._models = ModelList(self._status.llm)
         self._aids = Aids(Offers(self._status.coordinator))
-        self._rest = Rest(self._sessions, self._status, self._models)
-
-    @property
-    def page_paths(self) -> tuple[str, ...]:
-        """The paths of the page's files and of the frames of apps, which hold no secret."""
-        return (*self._page, FRAME_PATH)
+        page = {**file_routes(read_page(__package__)), FRAME_PATH: {"GET": send_frame}}
+        self.page_paths = tuple(page)
+        rest = Rest(self._sessions, self._status, self._models)
+        self._routes = {
+            **page,
+            SOCKET_PATH: {"GET": _wants_upgrade},
+            **rest.routes,
+            **self._aids.routes,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
         principal = scope[PRINCIPAL]
         owner = NOBODY if principal is None else principal.identity
-        path = str(scope["path"]).removeprefix(str(scope.get("root_path", ""))) or "/"
+        request = PageRequest(scope, receive, send, owner)
         if scope["type"] == "http":
-            await self._respond(scope, receive, send, path, owner)
-        elif path == SOCKET_PATH:
+            await self._respond(request)
+        elif request.path == SOCKET_PATH:
             await ChatSocket(
+                request,
                 self._sessions,
                 self._status,
                 self._models,
-                owner,
                 self._silence_s,
                 self._begin_drain,
-                scope,
-                receive,
-                send,
             ).serve()
         else:
             await send({"type": "websocket.close", "code": _CLOSE_UNKNOWN_PATH})
@@ -101,29 +94,21 @@ class ChatApplication:
         """End what runs beside the chats."""
         await self._aids.close()
 
-    async def _respond(
-        self, scope: Scope, receive: Receive, send: Send, path: str, owner: str
-    ) -> None:
-        file = self._page.get(path)
-        if file is not None:
-            await send_file(scope, send, file)
-        elif path == FRAME_PATH:
-            await send_frame(scope, send)
-        elif path == SOCKET_PATH:
-            headers = ((b"upgrade", b"websocket"), (b"connection", b"upgrade"))
-            await send_error(send, 426, "upgrade_required", "this is a WebSocket", headers)
-        elif await self._rest.respond(scope, receive, send, path, owner):
-            return
-        elif not await self._aids.respond(scope, receive, send, path, owner):
-            await send_error(send, 404, "path_not_found", "there is nothing at this path")
+    async def _respond(self, request: PageRequest) -> None:
+        try:
+            await respond(self._routes, request)
+        except StoreUnavailableError as error:
+            retry = ((b"retry-after", b"5"),)
+            await send_error(request.send, 503, "MAINTENANCE", str(error), retry)
+
+
+def _wants_upgrade(_: PageRequest) -> None:
+    headers = ((b"upgrade", b"websocket"), (b"connection", b"upgrade"))
+    raise PageRequestError(426, "upgrade_required", "this is a WebSocket", headers)
 
 
 _LIST = "/api/sessions"
-_SESSIONS = "/api/sessions/"
-_STATUS = "/api/status"
-_MODELS = "/api/models"
-_LOGIN = "/api/login"
-_EXPORT, _MESSAGES, _APP = "export", "messages", "app"
+_CHAT = f"{_LIST}/*"
 _MAX_BODY = 8_192
 _MAX_QUERY, _MAX_WORDS = 200, 8
 _PLACE = re.compile(r"([01])-([0-9]{1,15})-([0-9a-f]{64})")
@@ -138,88 +123,77 @@ class Rest:
     _models: ModelList
     _apps: AppRequests = field(factory=AppRequests, init=False)
 
-    async def respond(
-        self, scope: Scope, receive: Receive, send: Send, path: str, principal: str
-    ) -> bool:
-        """Answer a request; return False if there is nothing at its path."""
-        method = scope["method"]
-        if path in (_STATUS, _MODELS):
-            if method not in ("GET", "HEAD"):
-                await refuse_method(send, "GET")
-            elif path == _STATUS:
-                await send_json(send, self._status.to_json())
-            else:
-                await send_json(send, {"models": await self._models.names()})
-            return True
-        if path == _LOGIN:
-            if method == "POST":
-                status, said = await self._status.logins.answer(await read_body(receive, MAX_BODY))
-                await send_json(send, said, status)
-            else:
-                await refuse_method(send, "POST")
-            return True
-        name, _, rest = path.removeprefix(_SESSIONS).partition("/")
-        is_list = path == _LIST
-        if not is_list and (path == name or not name or rest not in ("", _EXPORT, _MESSAGES, _APP)):
-            return False
-        try:
-            if is_list:
-                await self._list(scope, send, principal)
-            else:
-                await self._of_session(scope, receive, send, name, rest, principal)
-        except PageRequestError as error:
-            await send_error(send, error.status, error.code, str(error))
-        except StoreUnavailableError as error:
-            retry = ((b"retry-after", b"5"),)
-            await send_error(send, 503, "MAINTENANCE", str(error), retry)
-        return True
+    @property
+    def routes(self) -> Routes:
+        """Its routes."""
+        return {
+            "/api/status": {"GET": lambda _: self._status.to_json()},
+            "/api/models": {"GET": self._list_models},
+            "/api/login": {"POST": self._status.logins.respond},
+            _LIST: {"GET": self._list},
+            _CHAT: {"GET": self._read, "PATCH": self._change, "DELETE": self._delete},
+            f"{_CHAT}/export": {"GET": self._export},
+            f"{_CHAT}/messages": {"GET": self._older},
+            f"{_CHAT}/app": {"GET": self._app, "POST": self._app},
+        }
 
-    async def _list(self, scope: Scope, send: Send, principal: str) -> None:
-        """Answer with the chats of the principal (HOST-46)."""
-        if scope["method"] not in ("GET", "HEAD"):
-            await refuse_method(send, "GET")
-            return
-        words, after = query(scope, "query"), _place(query(scope, "after"))
+    async def _list_models(self, _: PageRequest) -> dict[str, Any]:
+        return {"models": await self._models.names()}
+
+    async def _list(self, request: PageRequest) -> dict[str, Any]:
+        """Return the chats of the principal (HOST-46)."""
+        words, after = request.query("query"), _place(request.query("after"))
         if len(words) > _MAX_QUERY or len(words.split()) > _MAX_WORDS:
             raise invalid(f"query: expected at most {_MAX_QUERY} characters and {_MAX_WORDS} words")
-        if principal == NOBODY:
-            await send_json(send, {"chats": None, "next": None})
-            return
-        chats, rest = await self._sessions.listed(principal, words, after)
+        if request.principal == NOBODY:
+            return {"chats": None, "next": None}
+        chats, rest = await self._sessions.listed(request.principal, words, after)
         following = None if rest is None else f"{int(rest[0])}-{rest[1]}-{rest[2].hex()}"
-        await send_json(send, {"chats": [_listed(chat) for chat in chats], "next": following})
+        return {"chats": [_listed(chat) for chat in chats], "next": following}
 
-    async def _of_session(
-        self, scope: Scope, receive: Receive, send: Send, name: str, rest: str, principal: str
-    ) -> None:
-        method = scope["method"]
-        if method in ("DELETE", "PATCH") and not rest:
-            if method == "DELETE":
-                is_there = await self._sessions.delete(name, principal)
-            else:
-                changes = _changes(await object_of(receive, _MAX_BODY))
-                is_there = await self._sessions.change(name, principal, **changes)
-            if not is_there:
-                raise _unknown_session()
-            await send_response(send, 204)
-            return
-        if method not in ("GET", "HEAD") and rest != _APP:
-            await refuse_method(send, "GET" if rest else "GET, PATCH, DELETE")
-            return
-        session = await self._sessions.find(name, principal)
+    async def _find(self, request: PageRequest) -> ChatSession:
+        session = await self._sessions.find(request.name, request.principal)
         if session is None:
             raise _unknown_session()
-        if rest == _APP:
-            await self._apps.respond(scope, receive, send, session, query(scope, "call"))
-        elif rest == _MESSAGES:
-            page = session.chat.older(query(scope, "before"))
-            if page is None:
-                raise _unknown_session()
-            await send_json(send, page)
-        elif rest:
-            await _export(scope, send, session)
+        return session
+
+    async def _read(self, request: PageRequest) -> dict[str, Any]:
+        session = await self._find(request)
+        return {**_document(session), "seq": session.last_seq}
+
+    async def _change(self, request: PageRequest) -> None:
+        changes = _changes(await request.read(_MAX_BODY))
+        if not await self._sessions.change(request.name, request.principal, **changes):
+            raise _unknown_session()
+        await send_response(request.send, 204)
+
+    async def _delete(self, request: PageRequest) -> None:
+        if not await self._sessions.delete(request.name, request.principal):
+            raise _unknown_session()
+        await send_response(request.send, 204)
+
+    async def _older(self, request: PageRequest) -> dict[str, Any]:
+        page = (await self._find(request)).chat.older(request.query("before"))
+        if page is None:
+            raise _unknown_session()
+        return page
+
+    async def _app(self, request: PageRequest) -> dict[str, Any]:
+        return await self._apps.respond(request, await self._find(request))
+
+    async def _export(self, request: PageRequest) -> None:
+        session = await self._find(request)
+        wanted = request.query("format") or "md"
+        if wanted not in ("md", "json"):
+            raise PageRequestError(400, "invalid_format", "format: expected md or json")
+        headers = ((b"content-disposition", b'attachment; filename="chat.%s"' % wanted.encode()),)
+        if wanted == "json":
+            await send_json(request.send, _document(session), headers=headers)
         else:
-            await send_json(send, {**_document(session), "seq": session.last_seq})
+            text = export_markdown(session.chat.branch(), session.created_at)
+            body = text.encode("utf-8", "replace")
+            kind = b"text/markdown; charset=utf-8"
+            await send_response(request.send, 200, body, kind, headers)
 
 
 def _place(text: str) -> Place | None:
@@ -254,19 +228,6 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _document(session: ChatSession) -> dict[str, object]:
     return export_json(session.history, session.usage, session.created_at, session.last_active_at)
-
-
-async def _export(scope: Scope, send: Send, session: ChatSession) -> None:
-    wanted = query(scope, "format") or "md"
-    if wanted not in ("md", "json"):
-        raise PageRequestError(400, "invalid_format", "format: expected md or json")
-    headers = ((b"content-disposition", b'attachment; filename="chat.%s"' % wanted.encode()),)
-    if wanted == "json":
-        await send_json(send, _document(session), headers=headers)
-    else:
-        text = export_markdown(session.chat.branch(), session.created_at)
-        body = text.encode("utf-8", "replace")
-        await send_response(send, 200, body, b"text/markdown; charset=utf-8", headers)
 
 
 def _unknown_session() -> PageRequestError:

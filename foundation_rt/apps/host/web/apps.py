@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...web_page.responses import refuse_method, send_json
+from ...web_page.requests import MAX_RUNNING, PageRequest, Room, invalid, text_of
 from ..orchestrator.app_calls import AppDecision, AppRequestError
 from .frames import DECISIONS, MAX_ID
-from .requests import MAX_RUNNING, Room, invalid, object_of, text_of
 
 if TYPE_CHECKING:
-    from ...web_page.responses import Receive, Scope, Send
     from ..sessions.session import ChatSession
 
 MAX_BODY = 1024 * 1024
@@ -27,30 +25,21 @@ class AppRequests:
 
     _room: Room = field(factory=lambda: Room(MAX_RUNNING), init=False)
 
-    async def respond(
-        self, scope: Scope, receive: Receive, send: Send, session: ChatSession, call: str
-    ) -> None:
+    async def respond(self, request: PageRequest, session: ChatSession) -> dict[str, Any]:
         """Answer a request about the app of a call, which `call` of the query or body names.
 
         Raises:
             PageRequestError: it is none, or there is no room for it.
         """
-        method = scope["method"]
-        if method not in ("GET", "HEAD", "POST"):
-            await refuse_method(send, "GET, POST")
-            return
-        apps = session.sessions.orchestrator.apps
         try:
             with self._room.of(session.principal):
-                if method == "POST":
-                    found = await _answer(session, await object_of(receive, MAX_BODY))
-                else:
-                    found = await apps.open(session.id, call)
+                if request.scope["method"] == "POST":
+                    return await _answer(session, await request.read(MAX_BODY))
+                apps = session.sessions.orchestrator.apps
+                return await apps.open(session.id, request.query("call"))
         except AppRequestError as error:
             # The app's to know: a browser would log a status of an error.
-            await send_json(send, {"error": {"code": "app_failed", "message": str(error)}})
-        else:
-            await send_json(send, found)
+            return {"error": {"code": "app_failed", "message": str(error)}}
 
 
 async def _answer(session: ChatSession, asked: Mapping[str, Any]) -> dict[str, Any]:

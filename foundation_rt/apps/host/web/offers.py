@@ -18,8 +18,8 @@ from ....protocol.methods import (
     PROMPTS_GET,
     RESOURCES_READ,
 )
+from ...web_page.requests import MAX_RUNNING, PageRequestError, Room
 from .frames import MAX_TEXT, AttachmentError, Attachments, read_attachments
-from .requests import MAX_RUNNING, PageRequestError, Room
 
 if TYPE_CHECKING:
     from ...coordinator import Coordinator

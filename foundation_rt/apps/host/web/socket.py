@@ -37,10 +37,10 @@ from .frames import (
     attachments_of,
     parse_frame,
 )
-from .requests import query
 
 if TYPE_CHECKING:
-    from ...web_page.responses import Event, Receive, Scope, Send
+    from ...web_page.requests import PageRequest
+    from ...web_page.responses import Event
     from ..chat import ChatMessage
     from ..sessions.connection import SessionConnection
     from ..sessions.session import ChatSession
@@ -81,23 +81,20 @@ class ChatSocket:
     """One WebSocket of one principal.
 
     Args:
+        request: that it begins with.
         sessions: has the chats.
         status: of the servers.
         models: that messages may choose.
-        principal: whose connection it is.
         silence_s: how long the client may be silent, in s.
         begin_drain: called when the server stops: no new turn begins.
     """
 
+    _request: PageRequest
     _sessions: ChatSessions
     _status: HostStatus
     _models: ModelList
-    _principal: str
     _silence_s: float
     _begin_drain: Callable[[], object]
-    _scope: Scope
-    _receive: Receive
-    _send: Send
     _id: str = field(factory=lambda: uuid4().hex, init=False)
     _sending: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _session: ChatSession = field(init=False)
@@ -109,10 +106,10 @@ class ChatSocket:
 
     async def serve(self) -> None:
         """Serve the connection until its end."""
-        if (await self._receive())["type"] != "websocket.connect":
+        if (await self._request.receive())["type"] != "websocket.connect":
             return
         self._heard_at = self._now()
-        await self._send({"type": "websocket.accept"})
+        await self._request.send({"type": "websocket.accept"})
         try:
             connection = await self._begin()
             await self._follow(connection)
@@ -128,10 +125,10 @@ class ChatSocket:
 
     async def _begin(self) -> SessionConnection:
         """Find or make the session, and greet (HOST-10 to HOST-13)."""
-        wanted, after = _address(self._scope)
+        wanted, after = _address(self._request)
         try:
             found = None if wanted is None else await self._find(wanted)
-            self._session = found or await self._sessions.create(self._principal)
+            self._session = found or await self._sessions.create(self._request.principal)
             if found is None:
                 after = 0
             connection = self._session.connect(after)
@@ -150,7 +147,7 @@ class ChatSocket:
         return connection
 
     async def _find(self, name: str) -> ChatSession | None:
-        return await self._sessions.find(name, self._principal)
+        return await self._sessions.find(name, self._request.principal)
 
     async def _follow(self, connection: SessionConnection) -> None:
         self._status.listen(self._servers_changed)
@@ -199,7 +196,7 @@ class ChatSocket:
                 raise _Ended
             text = dumps(message.to_json()).decode()
             try:
-                await self._send({"type": "websocket.send", "text": text})
+                await self._request.send({"type": "websocket.send", "text": text})
             except (OSError, RuntimeError):
                 raise _Ended from None  # the client has gone, which servers say in several ways
 
@@ -208,7 +205,7 @@ class ChatSocket:
             return
         self._is_closed = True
         try:
-            await self._send({"type": "websocket.close", "code": code})
+            await self._request.send({"type": "websocket.close", "code": code})
         except (OSError, RuntimeError):
             return  # the client was faster
 
@@ -237,14 +234,14 @@ class ChatSocket:
                 await self._close(SILENT)
             try:
                 async with asyncio.timeout(rest if rest > 0 else None):
-                    event = await self._receive()
+                    event = await self._request.receive()
             except TimeoutError:
                 continue
             self._heard_at = self._now()
             return event
 
     def _silent_s(self) -> float:
-        extensions = self._scope.get("extensions") or {}
+        extensions = self._request.scope.get("extensions") or {}
         seconds_silent = extensions.get(_SECONDS_SILENT)
         silent = self._now() - self._heard_at
         return silent if seconds_silent is None else min(silent, seconds_silent())
@@ -378,9 +375,9 @@ def _connection_message(state: str, message: str, session_id: str) -> ServerMess
     )
 
 
-def _address(scope: Scope) -> tuple[str | None, int | None]:
+def _address(request: PageRequest) -> tuple[str | None, int | None]:
     """Return the session that is wanted, and the number of the newest event that was seen."""
-    session, after = query(scope, "session") or None, query(scope, "after")
+    session, after = request.query("session") or None, request.query("after")
     if not (after.isascii() and after.isdecimal() and len(after) <= _MAX_SEQ_DIGITS):
         return session, None
     return session, int(after)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.apps.host.web import aids
 from foundation_rt.apps.host.web.aids import MAX_COLOURED, Colours
-from foundation_rt.apps.host.web.requests import PageRequestError
+from foundation_rt.apps.web_page.requests import PageRequestError
 from tests.lab.host.server import hosting
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from foundation_rt.apps.coordinator import Coordinator, ServerState, plans_of
 from foundation_rt.apps.coordinator.servers import NOT_SHARED
-from foundation_rt.apps.web_page.logins import PageLogins
+from foundation_rt.apps.web_page.logins import NOBODY, PageLogins
+from foundation_rt.apps.web_page.requests import PageRequestError
 from foundation_rt.client import HttpServer, MemoryTokenStore, OAuth
 from tests.apps.coordinator.test_servers import until_state
 from tests.lab.host.process import HostProcess, host_process
@@ -113,22 +114,22 @@ async def test_login_is_over_when_its_server_is_another_one() -> None:
         async with Coordinator.from_plans(lambda: plans_of(listed)) as servers:
             logins = PageLogins(servers)
 
-            async def ask(**more: str) -> tuple[int, Any]:
-                return await logins.answer(json.dumps({"server": "it", **more}).encode())
+            async def ask(**more: str) -> dict[str, Any]:
+                return await logins.answer({"server": "it", **more})
 
             await until_state(servers, "it", ServerState.NEEDS_LOGIN)
-            _, said = await ask()
-            before = said["login"]["page"]
+            before = (await ask())["login"]["page"]
             listed["it"] = at(second)
             await servers.reload()
             await until_state(servers, "it", ServerState.NEEDS_LOGIN)
             assert logins.state("it") == {"page": None, "problem": None}
-            assert (await ask(address=where_it_leads(before)))[0] == 404
+            with pytest.raises(PageRequestError, match=NOBODY):
+                await ask(address=where_it_leads(before))
             assert first.paths("/token") == []
-            _, said = await ask()
-            assert said["login"]["page"].startswith(second.issuer)
+            assert (await ask())["login"]["page"].startswith(second.issuer)
             listed.clear()
             await servers.reload()
             assert logins.state("it") is None
-            assert (await ask())[0] == 404
+            with pytest.raises(PageRequestError, match=NOBODY):
+                await ask()
             await logins.close()

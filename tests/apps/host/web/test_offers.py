@@ -19,7 +19,7 @@ from foundation_rt.apps.host.web.offers import (
     MAX_LISTED_BYTES,
     Offers,
 )
-from foundation_rt.apps.host.web.requests import MAX_RUNNING, PageRequestError
+from foundation_rt.apps.web_page.requests import MAX_RUNNING, PageRequestError
 from foundation_rt.base.exact_json import dumps
 from foundation_rt.base.mcp_json import ServerSettings
 from tests.lab.host.server import Hosting, hosting
