@@ -125,7 +125,8 @@ async def respond(routes: Routes, request: PageRequest) -> None:
 
 
 def _handler(routes: Routes, request: PageRequest) -> Handler:
-    methods, third = routes.get(request.path), _THIRD_PART.fullmatch(request.path)
+    methods = None if "*" in request.path else routes.get(request.path)
+    third = _THIRD_PART.fullmatch(request.path)
     if methods is None and third is not None:
         request.name = third[2]
         methods = routes.get(f"{third[1]}*{third[3] or ''}")

@@ -68,11 +68,11 @@ async def test_person_lists_opens_and_changes_chats_begun_elsewhere() -> None:
             assert other.frames[0]["payload"]["state"] == "reconnected"
             assert (await other.until("history"))["payload"]["messages"]
         path, bob = f"/api/sessions/{session}", {"X-API-Key": BOB}
-        unknown = f"/api/sessions/{'0' * 64}"
+        unknown = f"/api/sessions/{'0' * 64}", "/api/sessions/*"
         change = b'{"title":"  Of\\nBob ","isPinned":true}'
         for method, body in (("GET", None), ("PATCH", change), ("DELETE", None)):
-            refused = [await one.request(method, each, bob, body) for each in (path, unknown)]
-            assert refused[0] == refused[1] and refused[0][0] == 404
+            refused = [await one.request(method, each, bob, body) for each in (path, *unknown)]
+            assert refused[0] == refused[1] == refused[2] and refused[0][0] == 404
         assert (await listed(one, key=BOB)) == {"chats": [], "next": None}
         assert (await listed(one, "?query=hello", BOB))["chats"] == []
         alice = {"X-API-Key": ALICE}
