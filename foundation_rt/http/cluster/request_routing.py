@@ -47,6 +47,9 @@ _NOT_REACHED = HttpRefusal(
 _WATCHED_AFTER_SECONDS = 0.1
 """Seconds after which the client of a request is watched. Most responses are complete by then."""
 
+_MOST_KEPT = 64 * 1024
+"""Bytes of a request that is kept for a successor as long as its response is waited for."""
+
 # The first worker has checked `Origin`, and adds what a browser needs in the response.
 _NOT_FORWARDED = OF_ONE_CONNECTION | {b"content-length", b"expect", b"origin"}
 
@@ -87,9 +90,10 @@ class Forwarded:
             if connection.is_unread:
                 self.unread = data
                 return None
+            kept = data if len(data) <= _MOST_KEPT else b""
             del data  # it may be large, and the response may take hours (HTTP-28)
             if not connection.is_complete:
-                return await self._relay_on(request)
+                return await self._relay_on(request, kept)
             events = connection.events()
         finally:
             connection.finish()
@@ -97,21 +101,24 @@ class Forwarded:
             await request.send(event)
         return None
 
-    async def _relay_on(self, request: HttpRequest) -> HttpRefusal | None:
+    async def _relay_on(self, request: HttpRequest, kept: bytes) -> HttpRefusal | None:
         """Send a response that takes its time, for as long as its client is there."""
         connection = self._connection
         watcher = asyncio.ensure_future(self._watch(request))
         try:
             while True:
                 await connection.wait_for_news()
-                events = connection.events()
+                events = [] if connection.is_unread else connection.events()
                 if not events:
                     break
                 for event in events:
                     await request.send(event)
                 if not events[-1].get("more_body", True):
                     return None
-            if not connection.status:
+            if connection.is_unread and kept and not watcher.done():
+                self.unread = kept
+                return None
+            if connection.is_unread or not connection.status:
                 return None if watcher.done() else _LOST
             await self._break_off(request, watcher)
             return None
