@@ -13,7 +13,8 @@ from foundation_rt.apps.task_server import changes
 from foundation_rt.apps.task_server.changes import JobLogs, JobWaiters
 from foundation_rt.apps.task_server.jobs import Job
 from tests.apps.task_server.stores.places import Make
-from tests.apps.task_server.stores.support import PATIENCE, claim, opened, submit, tasks, tasks_of
+from tests.apps.task_server.stores.support import claim, opened, submit, tasks, tasks_of
+from tests.lab.waiting import PATIENCE
 
 
 @pytest.mark.rule("TASKS-57")
