@@ -19,8 +19,10 @@ def close_names(name: str, known: Iterable[str], most: int = 3, cutoff: float = 
     from difflib import get_close_matches  # for errors only
 
     cut = name[:_MAX_COMPARED]
-    # Names of another length are never alike; to compare thousands would take tens of ms.
-    alike = [each for each in known if abs(len(each) - len(cut)) <= len(cut) // 2]
+    # Of names of so different lengths none is alike; to compare thousands would take tens of ms.
+    alike = [
+        each for each in known if 2 * min(len(each), len(cut)) >= cutoff * (len(each) + len(cut))
+    ]
     return get_close_matches(cut, alike[:2000], most, cutoff)
 
 

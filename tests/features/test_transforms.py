@@ -246,6 +246,7 @@ async def test_header_that_mirrors_an_argument_keeps_its_name() -> None:
     ("tools", "said"),
     [
         ({"fnd": {}}, "there is no tool 'fnd': did you mean 'find'"),
+        ({"fi": {}}, "there is no tool 'fi': did you mean 'find'"),
         ({"find": {"as": "look"}}, "'find' and 'look' would both be 'look'"),
         ({"find": {"as": "a b"}}, "its name must have ASCII letters"),
         ({"find": {"description": "\ud800"}}, "its description must be a string of valid Unicode"),
