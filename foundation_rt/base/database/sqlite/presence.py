@@ -14,19 +14,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 
 from attrs import define, field
 
 from ....errors import UsageError
-from ...files import (
-    end_turn,
-    open_private,
-    share,
-    try_lock,
-    try_take_turn,
-    wait_for_lock,
-)
+from ...files import end_turn, open_private, share, try_lock, try_take_turn, wait_for_lock
 from ..errors import DatabaseUnavailableError
 
 _File = tuple[int, int, int]
@@ -102,7 +94,8 @@ class Presence:
 
         Raises:
             UsageError: this process has the database open already, or the file cannot be made.
-            DatabaseUnavailableError: another process has been entering for too long.
+            DatabaseUnavailableError: another process has been entering for too long, or the file
+                cannot be locked.
         """
         try:
             fd = open_private(f"{path}-presence", os.O_RDWR | os.O_CREAT, follow=True)
@@ -120,10 +113,14 @@ class Presence:
             _open_files.add(file)
         presence = cls(False, fd, file)
         try:
-            with suppress(OSError):
-                presence.alone = try_lock(fd)
+            presence.alone = try_lock(fd)
             if not presence.alone:
                 presence._wait_to_share(path, patience_s)
+        except OSError as error:
+            presence.leave()
+            raise DatabaseUnavailableError(
+                f"{path}-presence cannot be locked ({error.strerror}): use a file system with locks"
+            ) from None
         except BaseException:
             presence.leave()
             raise
@@ -143,10 +140,8 @@ class Presence:
         os.close(self.fd)
 
     def _wait_to_share(self, path: str, patience_s: float) -> None:
-        with suppress(OSError):
-            if wait_for_lock(self.fd, patience_s, shared=True):
-                return
-        raise DatabaseUnavailableError(
-            f"{path}: another process has been opening it for {patience_s:g} s, or keeps it for"
-            " itself (exclusive): try again, or close it there"
-        )
+        if not wait_for_lock(self.fd, patience_s, shared=True):
+            raise DatabaseUnavailableError(
+                f"{path}: another process has been opening it for {patience_s:g} s, or keeps it for"
+                " itself (exclusive): try again, or close it there"
+            )
