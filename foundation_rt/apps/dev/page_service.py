@@ -12,8 +12,8 @@ from attrs import define, field
 from ...base.exact_json import dumps
 from ...http.sse import KEEP_ALIVE, encode_event
 from ..web_page.app_frames import FRAME_PATH, send_frame
-from ..web_page.requests import PageRequest, PageRequestError, Routes, respond
-from ..web_page.responses import file_routes, read_folder
+from ..web_page.requests import PageRequest, PageRequestError, Routes, file_routes, respond
+from ..web_page.responses import read_folder
 
 if TYPE_CHECKING:
     from ..web_page.logins import PageLogins

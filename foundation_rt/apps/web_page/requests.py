@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 from urllib.parse import parse_qs
@@ -13,7 +14,17 @@ import orjson
 from attrs import define, field
 
 from ...base.exact_json import loads_bounded
-from .responses import RawHeaders, Receive, Scope, Send, send_error, send_json
+from .responses import (
+    PAGE_HEADERS,
+    PageFile,
+    RawHeaders,
+    Receive,
+    Scope,
+    Send,
+    send_error,
+    send_json,
+    send_response,
+)
 
 MAX_RUNNING = 8
 """Requests of one principal at once."""
@@ -139,6 +150,24 @@ def _handler(routes: Routes, request: PageRequest) -> Handler:
         headers = ((b"allow", allowed.encode()),)
         raise PageRequestError(405, "method_not_allowed", f"use {', '.join(methods)}", headers)
     return handler
+
+
+def file_routes(files: Mapping[str, PageFile]) -> Routes:
+    """Return the routes of the files of a page, which are given by their path."""
+    return {path: {"GET": partial(_send_file, file)} for path, file in files.items()}
+
+
+async def _send_file(file: PageFile, request: PageRequest) -> None:
+    """Answer a request for a file of a page.
+
+    The browser asks each time whether it has the newest version, and gets 304 if it has.
+    """
+    headers = (*PAGE_HEADERS, (b"etag", file.etag), (b"cache-control", b"no-cache"))
+    known = (request.header(b"if-none-match") or "").encode("latin-1").split(b",")
+    if {file.etag, b"*"} & {each.strip().removeprefix(b"W/") for each in known}:
+        await send_response(request.send, 304, headers=headers)
+    else:
+        await send_response(request.send, 200, file.body, file.content_type, headers)
 
 
 def text_of(body: Mapping[str, Any], name: str, longest: int, fewest: int = 1) -> str:

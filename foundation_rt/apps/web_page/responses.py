@@ -5,18 +5,14 @@ A file is read once, and sent with a strict policy and an ETag (HOST-34, HOST-35
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
 from ...base.exact_json import dumps
-
-if TYPE_CHECKING:
-    from .requests import PageRequest, Routes
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -110,21 +106,3 @@ def read_page(package: str) -> dict[str, PageFile]:
     if "index.html" in own:
         found["/"] = own["index.html"]
     return found
-
-
-def file_routes(files: Mapping[str, PageFile]) -> Routes:
-    """Return the routes of the files of a page, which are given by their path."""
-    return {path: {"GET": partial(_send_file, file)} for path, file in files.items()}
-
-
-async def _send_file(file: PageFile, request: PageRequest) -> None:
-    """Answer a request for a file of a page.
-
-    The browser asks each time whether it has the newest version, and gets 304 if it has.
-    """
-    headers = (*PAGE_HEADERS, (b"etag", file.etag), (b"cache-control", b"no-cache"))
-    known = (request.header(b"if-none-match") or "").encode("latin-1").split(b",")
-    if {file.etag, b"*"} & {each.strip().removeprefix(b"W/") for each in known}:
-        await send_response(request.send, 304, headers=headers)
-    else:
-        await send_response(request.send, 200, file.body, file.content_type, headers)

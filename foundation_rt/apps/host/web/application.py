@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...web_page.app_frames import FRAME_PATH, send_frame
-from ...web_page.requests import PageRequest, PageRequestError, Routes, invalid, respond
-from ...web_page.responses import file_routes, read_page, send_error, send_json, send_response
+from ...web_page.requests import (
+    PageRequest,
+    PageRequestError,
+    Routes,
+    file_routes,
+    invalid,
+    respond,
+)
+from ...web_page.responses import read_page, send_error, send_json, send_response
 from ..sessions.store import MAX_TITLE, NOBODY, ListedChat, Place, StoreUnavailableError, title_of
 from .aids import Aids
 from .apps import AppRequests
