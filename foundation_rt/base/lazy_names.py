@@ -36,9 +36,6 @@ def lazy_names(
         try:
             value = getattr(import_module(f".{home}", package), name)
         finally:
-            if not gc.get_freeze_count():  # what the program has frozen stays so
-                gc.freeze()
-                gc.unfreeze()  # into the oldest generation
             if is_enabled:
                 gc.enable()
         setattr(module, name, value)
