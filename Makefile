@@ -10,8 +10,8 @@ INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 # 150 MB, which nothing but `make fuzz` needs.
 FUZZER := atheris==3.0.0
-# Tests often wait for a process: one more runs than there are cores.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Tests often wait for a process: three more run than there are cores.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 3)')
 
 PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
 SLOW := tests/bench tests/interop tests/journeys tests/apps/host/page tests/apps/dev/page tests/test_site.py \

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -134,6 +134,8 @@ class ServerProcess:
         traceback: TracebackType | None,
     ) -> None:
         if self.exit_code is None:
+            if "COVERAGE_PROCESS_CONFIG" in os.environ:
+                self._let_it_write_its_lines()
             self.process.kill()
             self.process.wait(PATIENCE)
         ours = self._ours()
@@ -141,6 +143,12 @@ class ServerProcess:
         for end in ours:
             self._ends.close_end(end)
         self._ends.close()
+
+    def _let_it_write_its_lines(self) -> None:
+        """Give a process under `make coverage` the time to write which lines it has run."""
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
 
     def _ours(self) -> set[int]:
         return {end for end in (self.input, self.output, self.log) if end is not None}
