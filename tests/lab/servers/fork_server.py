@@ -280,6 +280,8 @@ def _become(words: list[str], env: dict[str, str], cwd: str, ends: list[int]) ->
     for end in ends:
         os.close(end)
     os.chdir(cwd)
+    if "COVERAGE_PROCESS_CONFIG" in env:
+        os.register_at_fork(after_in_child=_write_lines_at_exit)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
@@ -294,6 +296,18 @@ def _become(words: list[str], env: dict[str, str], cwd: str, ends: list[int]) ->
         folders = [os.path.dirname(os.path.abspath(words[0])) if words[0].endswith(".py") else cwd]
     sys.path[:0] = [*folders, *filter(None, path.split(os.pathsep))]
     return words
+
+
+def _write_lines_at_exit() -> None:
+    """Have a child of a forked process, which ends by `os._exit`, write which lines it has run."""
+    coverage: Any = importlib.import_module("coverage").Coverage.current()
+    end = os._exit
+
+    def write_and_end(code: int) -> None:
+        coverage.save()
+        end(code)
+
+    setattr(os, "_exit", write_and_end)  # noqa: B010
 
 
 def _main(descriptor: int) -> None:
