@@ -166,10 +166,8 @@ async def _listening(request: LoginRequest, came: asyncio.Future[str]) -> AsyncI
                 await writer.drain()
                 if is_ours:
                     _settle(came, f"{place.scheme}://{place.netloc}{target}")
-        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # no browser, or one that has gone
-        except asyncio.LimitOverrunError:
-            pass
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(serving) >= _MOST_CONNECTIONS:
