@@ -40,6 +40,7 @@ _WORKERS = (
         ("pyrate_limiter", "import foundation_rt.features.rate_limit", "http-full"),
         ("cryptography", "import foundation_rt.http.seal", "http-full"),
         ("joserfc", "import foundation_rt.http.authorization_server", "http-full"),
+        ("joserfc", "import foundation_rt.client.auth.proofs", "client-oauth"),
         (
             "starlette",
             "from foundation_rt.http.asgi import with_cors; with_cors(0, ['*'])",

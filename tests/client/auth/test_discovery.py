@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
 from foundation_rt.client.auth.discovery import (
+    OAuthClient,
     ResourceMetadata,
     ServerMetadata,
     authenticate,
@@ -24,6 +25,7 @@ from foundation_rt.client.auth.discovery import (
     known_client,
     read_server_metadata,
     registered_client,
+    registration,
     resource_metadata_places,
     server_metadata_places,
 )
@@ -31,6 +33,7 @@ from foundation_rt.client.auth.exchanges import AuthResponse
 from foundation_rt.client.auth.flows import Flows
 from foundation_rt.client.auth.grants import (
     Challenge,
+    Grant,
     authorization_url,
     choose_challenge,
     choose_scopes,
@@ -65,6 +68,12 @@ def test_challenges_are_read_whatever_stands_between_them() -> None:
     assert choose_challenge(header).scopes == ("x", "y")
     assert choose_challenge(f"{header}, DPoP").scheme == "dpop"
     assert choose_challenge("") == Challenge("bearer", {})
+    many = [f"p{number}=v" for number in range(30)]
+    assert read_challenges(f"x=1, Bearer {', '.join(many)}") == [
+        Challenge("bearer", {f"p{number}": "v" for number in range(20)})
+    ]
+    named = [f"S{number}" for number in range(30)]
+    assert [each.scheme for each in read_challenges(", ".join(named))][18:] == ["s18", "s19"]
 
 
 @pytest.mark.rule("CAUTH-12")
@@ -168,6 +177,8 @@ def test_client_authenticates_as_its_server_takes_it(
 def test_secret_of_the_header_is_encoded_first() -> None:
     client = known_client("a b", "p:q", None, SERVER)
     assert authenticate(client) == ({}, {"authorization": "Basic YStiOnAlM0Fx"})
+    posted = OAuthClient("a b", "client_secret_post", "p:q")
+    assert authenticate(posted) == ({"client_id": "a b", "client_secret": "p:q"}, {})
 
 
 @pytest.mark.rule("CAUTH-24")
@@ -181,6 +192,25 @@ def test_registration_says_how_its_client_authenticates() -> None:
     for nobody in ({}, {"client_id": 5}, {"client_id": ""}):
         with pytest.raises(AuthorizationError, match="without a name"):
             registered_client(nobody, BACK, server)
+
+
+@pytest.mark.rule("CAUTH-24")
+@pytest.mark.parametrize(
+    ("methods", "method"),
+    [
+        (None, "none"),
+        (("client_secret_basic", "none"), "none"),
+        (("client_secret_post", "client_secret_basic"), "client_secret_basic"),
+        (("client_secret_post",), "client_secret_post"),
+        (("private_key_jwt",), "none"),
+    ],
+)
+def test_registration_asks_for_a_method_of_its_server(
+    methods: tuple[str, ...] | None, method: str
+) -> None:
+    place = f"{ISSUER}/register"
+    server = evolve(SERVER, auth_methods=methods, registration_endpoint=place)
+    assert registration(server, BACK, ())["token_endpoint_auth_method"] == method
 
 
 @pytest.mark.rule("CAUTH-25", "CAUTH-26")
@@ -288,6 +318,8 @@ def test_page_of_a_login_has_all_that_protects_it() -> None:
         "resource": URL,
         "scope": "a b",
     }
+    offline = authorization_url(SERVER, client, BACK, URL, ("offline_access",), "ours", VERIFIER)
+    assert parameters_of(offline)["prompt"] == "consent"
 
 
 @pytest.mark.rule("CAUTH-31")
@@ -300,8 +332,23 @@ def test_end_of_a_token_is_a_time(said: Any, expires_at: float | None) -> None:
     answer = {"access_token": "t", "token_type": "bearer", "expires_in": said}
     grant = read_grant(answer, URL, SERVER, client, ("a",), 100.0, refresh_token="old")
     assert (grant.expires_at, grant.scopes, grant.refresh_token) == (expires_at, ("a",), "old")
-    with pytest.raises(AuthorizationError, match="no token"):
-        read_grant({"access_token": "t\r\nX: y"}, URL, SERVER, client, (), 0.0)
+    assert Grant.of_entry(grant.to_entry()) == grant
+    assert Grant.of_entry({**grant.to_entry(), "scopes": 5}) is None
+
+
+@pytest.mark.rule("CAUTH-31", "CAUTH-37")
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"access_token": "t\r\nX: y"}, "gave no token that a header can hold"),
+        ({"token_type": "mac"}, "gave a token of a type that is not known"),
+        ({"token_type": "DPoP"}, "bound a token to a key that is not ours"),
+    ],
+)
+def test_token_that_cannot_be_used_is_refused(answer: dict[str, str], error: str) -> None:
+    client = known_client("me", None, None, SERVER)
+    with pytest.raises(AuthorizationError, match=f"{ISSUER} {error}"):
+        read_grant({"access_token": "t", **answer}, URL, SERVER, client, (), 0.0)
 
 
 # -- whatever metadata and callbacks say

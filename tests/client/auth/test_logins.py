@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from contextlib import nullcontext
 from itertools import pairwise
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -15,13 +17,15 @@ import pytest
 
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.client import connect
-from foundation_rt.client.auth.descriptions import LoginRequest, OAuth
+from foundation_rt.client.auth.descriptions import ClientCredentials, LoginRequest, OAuth
 from foundation_rt.client.auth.exchanges import AuthResponse
 from foundation_rt.client.auth.flows import Flows
 from foundation_rt.client.auth.grants import Challenge
-from foundation_rt.client.auth.logins import browser_login, device_login, paste_login
+from foundation_rt.client.auth.logins import browser_login, device_login, log_in, paste_login
 from foundation_rt.client.auth.stores import MemoryTokenStore
 from foundation_rt.client.errors import AuthorizationError, ConnectionLostError
+from foundation_rt.client.targets import HttpServer
+from foundation_rt.errors import UsageError
 from tests.lab.clock.virtual_loop import run_virtual
 from tests.lab.login.oauth_world import World, where_it_leads
 
@@ -47,6 +51,8 @@ async def test_browser_comes_back_and_its_process_is_not_waited_for(world: World
         seen.append(read(back.replace("/callback", "/other")))
         with pytest.raises(OSError):
             read(back, b"")
+        with pytest.raises(OSError):
+            read(f"{back}&filler={'x' * 20_000}")
         seen.append(read(back))
         closed.wait(60)  # it stays open
 
@@ -108,6 +114,48 @@ async def test_address_that_is_pasted_is_the_answer(world: World) -> None:
             await client.call("echo")
 
 
+@pytest.mark.rule("CAUTH-51")
+@pytest.mark.parametrize("error", [OSError, ValueError])
+async def test_input_that_cannot_be_read_ends_the_login(error: type[Exception]) -> None:
+    def read() -> str:
+        raise error
+
+    request = LoginRequest("https://x/?state=a", "http://127.0.0.1/", "https://x", "c")
+    with pytest.raises(AuthorizationError, match="No address was pasted"):
+        await paste_login(lambda _: None, read)(request)
+
+
+@pytest.mark.rule("CAUTH-53")
+@pytest.mark.parametrize("auth", [None, ClientCredentials("me", client_secret="s")])
+async def test_nobody_logs_in_where_no_person_can(auth: Any) -> None:
+    with pytest.raises(UsageError, match="a server over HTTP whose auth is an OAuth"):
+        await log_in(HttpServer("https://mcp.example.com/mcp", auth=auth), device_login())
+
+
+@pytest.mark.rule("CAUTH-52", "CAUTH-10")
+@pytest.mark.parametrize(
+    ("endpoint", "page", "error"),
+    [
+        (None, {}, "has no login for devices"),
+        ("/device", {"device_code": "d"}, "named no page for the device"),
+        ("/device", {"verification_uri": "https://x.org/"}, "named no page for the device"),
+        ("/device", {"device_code": "d", "verification_uri": "http://x.org/"}, "named no page"),
+    ],
+)
+async def test_device_without_a_page_is_not_admitted(
+    world: World, endpoint: str | None, page: dict[str, str], error: str
+) -> None:
+    place = endpoint and world.issuer + endpoint
+    world.server = {"device_authorization_endpoint": place}
+    world.answers["/device"] = (200, json.dumps(page).encode())
+    shown: list[str] = []
+    async with connect(world.url, auth=OAuth(login=device_login(shown.append))) as client:
+        with pytest.raises(AuthorizationError, match=f"{world.issuer} {error}"):
+            await client.call("echo")
+    assert not shown
+    assert not world.paths("/token")
+
+
 @pytest.mark.rule("CAUTH-52")
 async def test_device_is_admitted_when_the_person_has_agreed(world: World) -> None:
     shown: list[str] = []
@@ -120,8 +168,10 @@ async def test_device_is_admitted_when_the_person_has_agreed(world: World) -> No
         return token(world, form) if error is None else (400, {"error": error})
 
     world.on_token = poll
-    async with connect(world.url, auth=OAuth(login=device_login(shown.append))) as client:
+    described = OAuth(login=device_login(shown.append), scopes=["a", "b"])
+    async with connect(world.url, auth=described) as client:
         assert (await client.call("echo")).text == "done"
+    assert world.paths("/device")[0].form["scope"] == "a b"
     assert shown == [f"Open {world.issuer}/enter and enter ABCD-EFGH\n"]
     assert b"device_code" in world.paths("/register")[0].body
     world.on_token = lambda form: (400, {"error": "access_denied"})

@@ -7,14 +7,21 @@ import logging
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64encode
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from foundation_rt.client import Client, connect
 from foundation_rt.client.auth.authorizer import Authorizer
-from foundation_rt.client.auth.descriptions import LoginRequest, OAuth, StoreKey
+from foundation_rt.client.auth.descriptions import (
+    ClientCredentials,
+    LoginRequest,
+    OAuth,
+    StoreKey,
+)
 from foundation_rt.client.auth.discovery import OAuthClient
 from foundation_rt.client.auth.exchanges import AuthExchanges, AuthResponse
 from foundation_rt.client.auth.stores import FileTokenStore, MemoryTokenStore
@@ -87,6 +94,7 @@ async def expire(store: MemoryTokenStore, world: World, seconds: float = -1.0) -
         {"client_metadata_url": "http://me.example.com/client.json"},
         {"client_metadata_url": "https://me.example.com"},
         {"redirect_uri": "http://me.example.com/callback"},
+        {"redirect_uri": "http://[::1"},
         {"login_timeout": 0},
     ],
 )
@@ -269,6 +277,9 @@ async def test_login_that_nobody_completes_is_over_and_its_client_is_discarded(
         "E207 Nobody completed the login within 0.05 s. Run it again, or use --no-browser."
     )
     assert await store.load(StoreKey("", world.issuer)) is None
+    known = {"client_id": "me", "issuer": world.issuer}
+    again = await error_of(world, login=login, login_timeout=0.05, **known)
+    assert str(again) == str(error)
 
 
 @pytest.mark.rule("CAUTH-23")
@@ -442,6 +453,7 @@ async def test_server_of_the_oldest_revision_is_its_own_authorization_server(wor
         ("/.well-known/oauth-authorization-server", (302, b""), "E207"),
         ("/.well-known/oauth-authorization-server", (503, b""), "E201"),
         ("/register", (400, b'{"error": "invalid_redirect_uri"}'), "E207"),
+        ("/register", (503, b""), "E201"),
         ("/token", (200, b"<html>"), "E207"),
         ("/token", (200, b'{"access_token": 5}'), "E207"),
         ("/token", (502, b""), "E201"),
@@ -456,6 +468,83 @@ async def test_answers_that_cannot_be_used_end_the_login(
             await client.call("echo")
     assert caught.value.code == code
     assert not caught.value.may_have_run
+
+
+@pytest.mark.rule("CAUTH-13", "CAUTH-16", "CAUTH-18")
+@pytest.mark.parametrize(
+    ("of_resource", "of_server", "of_challenge", "error"),
+    [
+        ({"authorization_servers": []}, {}, {}, "{host} names no authorization server"),
+        (None, {}, {"resource_metadata": "{url}/none"}, "{host} names resource metadata that is"),
+        ({}, {"token_endpoint": None}, {}, "{issuer} names no token_endpoint"),
+        ({}, {"authorization_endpoint": None}, {}, "{issuer} has no page to log in at"),
+    ],
+)
+async def test_metadata_that_lacks_what_a_login_needs_ends_it(
+    world: World,
+    of_resource: dict[str, Any] | None,
+    of_server: dict[str, Any],
+    of_challenge: dict[str, str],
+    error: str,
+) -> None:
+    known = {"host": world.url.split("/")[2], "url": world.url, "issuer": world.issuer}
+    world.resource, world.server = of_resource, of_server
+    world.challenge = {name: value.format(**known) for name, value in of_challenge.items()}
+    assert f"E207 {error.format(**known)}" in str(await error_of(world))
+    assert not world.paths("/authorize")
+
+
+@pytest.mark.rule("CAUTH-37", "CAUTH-31")
+async def test_bound_token_goes_with_proofs_that_have_the_latest_nonce(world: World) -> None:
+    world.nonces, store = ("issuer-1", "server-1"), MemoryTokenStore()
+    async with client_of(world, store=store) as client:
+        await client.call("echo")
+        world.nonces = ("issuer-2", "server-2")
+        sent = len(world.calls)
+        await client.call("echo")
+        assert len(world.calls) == sent + 2  # once more, for the nonce
+        await client.call("echo")
+        assert len(world.calls) == sent + 3
+    token = (await grant_of(store, world))["access_token"]
+    await expire(store, world)
+    await call(world, store=store, login=None)
+    assert len(world.paths("/authorize")) == 1
+    assert {each["authorization"].split()[0] for each in world.calls[1:]} == {"DPoP"}
+    assert len({each["key"] for each in world.proofs}) == 1  # also after the refresh
+    assert len({each["jti"] for each in world.proofs}) == len(world.proofs)
+    digest = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode()
+    of_token = [each for each in world.proofs if each.get("ath") == digest]
+    assert {each["htu"] for each in of_token} == {world.url}
+    assert {each.get("nonce") for each in of_token} == {None, "server-1", "server-2"}
+    of_issuer = [each.get("nonce") for each in world.proofs if "ath" not in each]
+    assert of_issuer == [None, "issuer-1", None, "issuer-2"]
+
+
+@pytest.mark.rule("CAUTH-37")
+async def test_server_that_wants_another_nonce_each_time_is_asked_once_more(world: World) -> None:
+    world.nonces = ("issuer", "server")
+    async with client_of(world) as client:
+        await client.call("echo")
+        sent, world.is_content = len(world.calls), False
+        with pytest.raises(MCPError) as caught:
+            await client.call("echo")
+    assert caught.value.code == "E207"
+    assert len(world.calls) == sent + 2
+    assert "(HTTP status 400): use_dpop_nonce" in str(await error_of(world))
+    assert len(world.paths("/token")) == 2 + 2
+
+
+@pytest.mark.rule("CAUTH-28", "CAUTH-34")
+async def test_request_that_was_refused_takes_the_token_that_came_since(world: World) -> None:
+    authorizer = Authorizer(world.url, OAuth(login=log_in))
+    turns = [authorizer.turn(True) for _ in range(2)]
+    for turn in turns:
+        assert await authorizer.headers(turn, "POST", world.url.encode()) == []
+    assert [await authorizer.refused(turn, 401, {}) for turn in turns] == [True, True]
+    assert len(world.paths("/authorize")) == 1
+    assert not await authorizer.refused(turns[0], 403, {"www-authenticate": "Bearer"})
+    assert not await authorizer.refused(turns[0], 500, {})
+    assert len(world.paths("/token")) == 1
 
 
 @pytest.mark.rule("CAUTH-26", "CAUTH-28")
@@ -491,6 +580,97 @@ async def test_token_is_refreshed_before_it_ends(world: World) -> None:
     last = world.paths("/token")[-1].form
     assert last["grant_type"] == "refresh_token"
     assert (last["scope"], last["resource"]) == ("a b", world.url)
+
+
+@pytest.mark.rule("CAUTH-30")
+async def test_token_that_cannot_be_refreshed_is_used_until_it_ends(world: World) -> None:
+    store = await logged_in(world)
+    world.refreshable.clear()
+    await expire(store, world, seconds=30)
+    async with client_of(world, store=store, login=None) as client:
+        for _ in range(2):
+            assert (await client.call("echo")).text == "done"
+    assert len(world.paths("/token")) == 2
+
+
+@pytest.mark.rule("CAUTH-30", "CAUTH-45")
+async def test_program_gets_a_new_token_before_its_token_ends(world: World) -> None:
+    now = [1000.0]
+    described = ClientCredentials("me", client_secret="the-secret")
+    authorizer = Authorizer(world.url, described, lambda: now[0])
+    await authorizer.login()
+    seen = []
+    for now[0] in (4539.0, 4540.0):  # s: the token ends at 4,600 s
+        seen += await authorizer.headers(authorizer.turn(False), "POST", world.url.encode())
+    assert [value for _, value in seen] == [b"Bearer access-token-1", b"Bearer access-token-2"]
+
+
+@pytest.mark.rule("CAUTH-23", "CAUTH-33")
+@pytest.mark.parametrize("since", [None, {"client_id": "registered-since"}])
+async def test_client_that_a_refresh_finds_forgotten_is_discarded(
+    world: World, since: dict[str, str] | None
+) -> None:
+    store = await logged_in(world)
+    await expire(store, world)
+    if since is not None:
+        await store.save(StoreKey("", world.issuer), since)
+    world.answers["/token"] = (401, b'{"error": "invalid_client"}')
+    assert "Not logged in" in str(await error_of(world, store=store, login=None))
+    assert await store.load(StoreKey("", world.issuer)) == since
+    assert await store.load(StoreKey(world.url)) is None
+
+
+@pytest.mark.rule("CAUTH-21")
+@pytest.mark.parametrize(
+    ("changes", "described", "registered"),
+    [
+        ({}, {}, 1),
+        ({"expires_at": 1}, {}, 2),  # its secret has ended
+        ({"client_id": 5}, {}, 2),
+        ({"redirect_uri": "http://127.0.0.1:7123/back"}, {"redirect_uri": "http://localhost/"}, 2),
+        ({"redirect_uri": "http://127.0.0.1/x"}, {"redirect_uri": "http://127.0.0.1/x"}, 1),
+    ],
+)
+async def test_kept_client_is_used_again_where_it_fits(
+    world: World, changes: dict[str, Any], described: dict[str, Any], registered: int
+) -> None:
+    store = await logged_in(world)
+    await store.delete(StoreKey(world.url))
+    key = StoreKey("", world.issuer)
+    await store.save(key, {**(await store.load(key) or {}), **changes})
+    await call(world, store=store, **described)
+    assert len(world.paths("/register")) == registered
+
+
+@pytest.mark.rule("CLI-102")
+@pytest.mark.parametrize(
+    ("endpoint", "refresh_token", "asked"),
+    [
+        ("{issuer}/revoke", "r", ("r", "refresh_token")),
+        ("{issuer}/revoke", None, ("a", "access_token")),
+        ("http://127.0.0.1:1/revoke", "r", None),
+        (None, "r", None),
+    ],
+)
+async def test_logout_says_whether_the_token_was_revoked(
+    world: World, endpoint: str | None, refresh_token: str | None, asked: tuple[str, str] | None
+) -> None:
+    store = await logged_in(world)
+    place = endpoint and endpoint.format(issuer=world.issuer)
+    changes = {"access_token": "a", "refresh_token": refresh_token, "revocation_endpoint": place}
+    await store.save(StoreKey(world.url), {**await grant_of(store, world), **changes})
+    ended = await Authorizer(world.url, OAuth(store=store)).logout()
+    assert ended == (True, asked is not None)
+    forms = [each.form for each in world.paths("/revoke")]
+    assert [(each["token"], each["token_type_hint"]) for each in forms] == [asked] * len(forms)
+    assert await store.load(StoreKey(world.url)) is None
+
+
+@pytest.mark.rule("CAUTH-53")
+async def test_server_that_fails_is_no_server_without_a_login(world: World) -> None:
+    world.answers["/mcp"] = (503, b"")
+    with pytest.raises(ConnectionLostError, match="answered with HTTP status 503"):
+        await Authorizer(f"{world.issuer}/mcp", OAuth()).challenged()
 
 
 @pytest.mark.rule("CAUTH-30", "CAUTH-33")

@@ -24,6 +24,8 @@ from foundation_rt.client.errors import AuthorizationError, MCPError
 from foundation_rt.errors import UsageError
 from tests.lab.login.oauth_world import World
 
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+
 
 async def call(world: World, auth: Authorization) -> None:
     async with connect(world.url, auth=auth, timeout=30) as client:
@@ -79,11 +81,9 @@ async def test_secret_of_a_program_goes_to_its_own_issuer(world: World) -> None:
 
 @pytest.mark.rule("CAUTH-45")
 async def test_id_jag_is_for_the_server_and_its_issuer(world: World) -> None:
-    kind = "urn:ietf:params:oauth:token-type:id-jag"
-
     def token(form: dict[str, str]) -> tuple[int, dict[str, Any]]:
         if "subject_token" in form:
-            return 200, {"access_token": "the-id-jag", "issued_token_type": kind}
+            return 200, {"access_token": "the-id-jag", "issued_token_type": ID_JAG}
         return World.token(world, form)
 
     world.on_token = token
@@ -96,6 +96,62 @@ async def test_id_jag_is_for_the_server_and_its_issuer(world: World) -> None:
     assert (exchange["audience"], exchange["resource"]) == (world.issuer, world.url)
     assert (exchange["subject_token"], exchange["client_id"]) == ("the-id-token", "at-the-provider")
     assert grant["assertion"] == "the-id-jag"
+
+
+@pytest.mark.rule("CAUTH-45")
+@pytest.mark.parametrize(
+    ("place", "granted", "error"),
+    [
+        ("/another", {}, "publishes no metadata"),
+        ("", {"access_token": "x", "issued_token_type": "urn:other"}, "gave no ID-JAG"),
+        ("", {"access_token": 5, "issued_token_type": ID_JAG}, "gave no ID-JAG"),
+    ],
+)
+async def test_identity_provider_that_gives_no_id_jag_is_named(
+    world: World, place: str, granted: dict[str, Any], error: str
+) -> None:
+    world.on_token = lambda form: (200, granted)
+    described = EnterpriseManaged(f"{world.issuer}{place}", "a", "the-id-token", "me")
+    with pytest.raises(AuthorizationError, match=f"E207 {world.issuer}{place} {error}"):
+        await call(world, described)
+
+
+def _no_jwt() -> str:
+    raise ValueError("the-workload-jwt cannot be read")
+
+
+def _refused() -> str:
+    raise AuthorizationError("the platform refuses")
+
+
+@pytest.mark.rule("CAUTH-45", "CAUTH-38")
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (Path("/nowhere/jwt"), "The assertion cannot be had: FileNotFoundError"),
+        (_no_jwt, "The assertion cannot be had: ValueError"),
+        (_refused, "the platform refuses"),
+        (" \n", "The assertion is empty"),
+        (lambda: None, "The assertion is empty"),
+    ],
+)
+async def test_jwt_that_cannot_be_had_is_an_error(world: World, source: Any, error: str) -> None:
+    with pytest.raises(AuthorizationError) as caught:
+        await call(world, WorkloadIdentity(source))
+    assert str(caught.value).startswith(f"E207 {error}")
+    assert "the-workload-jwt" not in str(caught.value)
+    assert not world.paths("/token")
+
+
+@pytest.mark.rule("CAUTH-24", "CAUTH-45")
+async def test_program_with_a_key_signs_for_its_issuer(world: World) -> None:
+    key = ECKey.generate_key("P-256")
+    await call(world, ClientCredentials("me", private_key=key.as_pem(private=True).decode()))
+    [asked] = world.paths("/token")
+    assert asked.form["client_assertion_type"].endswith(":jwt-bearer")
+    claims = jwt.decode(asked.form["client_assertion"], key, ["ES256"]).claims
+    assert (claims["iss"], claims["aud"]) == ("me", world.issuer)
+    assert "authorization" not in asked.headers
 
 
 @pytest.mark.rule("CAUTH-01")

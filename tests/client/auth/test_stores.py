@@ -101,6 +101,14 @@ def test_store_in_memory_serves_clients_of_any_thread() -> None:
             done.result(PATIENCE)
 
 
+@pytest.mark.rule("CAUTH-42")
+async def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "tokens"
+    with pytest.raises(UsageError, match=f"cannot be kept in {folder} .*: set XDG_DATA_HOME"):
+        await FileTokenStore(folder).save(KEY, {"a": 1})
+
+
 @pytest.mark.rule("CAUTH-43")
 async def test_nothing_is_left_of_a_deleted_entry(tmp_path: Path) -> None:
     store, other = FileTokenStore(tmp_path), StoreKey("https://other.example.com")

@@ -18,6 +18,8 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from attrs import define, field
+from joserfc import jws, jwt
+from joserfc.jwk import ECKey
 
 from foundation_rt.client.auth.descriptions import LoginRequest
 from foundation_rt.client.auth.grants import challenge_of
@@ -54,6 +56,10 @@ class World:
         callback: changes the parameters with which the browser comes back.
         on_token: answers requests for tokens instead.
         answers: what a path of the authorization server answers instead: status, body.
+        nonces: that proofs need, at the authorization server and at the server; with them, tokens
+            are bound to a key (DPoP).
+        is_content: whether the right nonce is enough.
+        proofs: the claims of all proofs, with the `key` that signed them.
     """
 
     url: str = ""
@@ -70,6 +76,9 @@ class World:
     answers: dict[str, tuple[int, bytes]] = field(factory=dict)
     on_token: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None
     is_revoked: bool = False
+    nonces: tuple[str, str] | None = None
+    is_content: bool = True
+    proofs: list[dict[str, Any]] = field(factory=list)
     valid: dict[str, str] = field(factory=dict)  # the scopes of access tokens
     refreshable: dict[str, str] = field(factory=dict)  # the scopes of refresh tokens
     used: set[str] = field(factory=set)
@@ -159,8 +168,13 @@ class World:
                     named = {"client_id": f"client-{next(self.numbers)}"}
                     return 201, {}, json.dumps({**json.loads(asked.body), **named}).encode()
                 case "/token":
+                    named = {} if self.nonces is None else {"DPoP-Nonce": self.nonces[0]}
+                    if self.lacks_nonce(asked, 0):
+                        return 400, named, b'{"error": "use_dpop_nonce"}'
                     status, answer = (self.on_token or self.token)(asked.form)
-                    return status, {}, json.dumps(answer).encode()
+                    if self.nonces is not None:
+                        answer["token_type"] = "DPoP"
+                    return status, named, json.dumps(answer).encode()
                 case "/revoke":
                     self.is_revoked = True
                     return 200, {}, b""
@@ -176,6 +190,16 @@ class World:
 
     # -- the server
 
+    def lacks_nonce(self, asked: Asked, place: int) -> bool:
+        """Note the proof of a request; return whether its nonce is not that of the place."""
+        if self.nonces is None:
+            return False
+        proof = asked.headers["dpop"]
+        key = ECKey.import_key(jws.extract_compact(proof.encode()).headers()["jwk"])
+        claims = jwt.decode(proof, key, ["ES256"]).claims
+        self.proofs.append({**claims, "key": key.thumbprint()})
+        return not self.is_content or claims.get("nonce") != self.nonces[place]
+
     def answer_server(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
         if asked.method == "GET":
             is_place = asked.path == "/.well-known/oauth-protected-resource/mcp"
@@ -185,9 +209,13 @@ class World:
             return 200, {}, json.dumps(found).encode()
         self.calls.append(asked.headers)
         message = json.loads(asked.body)
-        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+        scheme = "Bearer" if self.nonces is None else "DPoP"
+        token = asked.headers.get("authorization", "").removeprefix(f"{scheme} ")
         with self.lock:
             scopes = self.valid.get(token)
+        if scopes is not None and self.nonces is not None and self.lacks_nonce(asked, 1):
+            said = 'DPoP error="use_dpop_nonce"'
+            return 401, {"WWW-Authenticate": said, "DPoP-Nonce": self.nonces[1]}, b"no"
         needed = self.scopes_needed.get(message["method"], "")
         if scopes is None or not {*needed.split()} <= {*scopes.split()}:
             place = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
@@ -197,7 +225,7 @@ class World:
                 named |= {"error": "insufficient_scope", "scope": needed}
             said = ", ".join(f'{name}="{value}"' for name, value in named.items())
             status = 401 if scopes is None else 403
-            return status, {"WWW-Authenticate": f"Bearer {said}"}, f"no: {token}".encode()
+            return status, {"WWW-Authenticate": f"{scheme} {said}"}, f"no: {token}".encode()
         result: dict[str, Any] = {
             "server/discover": {
                 "supportedVersions": ["2026-07-28"],
