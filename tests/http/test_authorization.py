@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from joserfc import jwt
+from joserfc.jwk import KeySet
 
 from tests.integration.test_http_auth import call, text_of
 from tests.lab.login.client import CALLBACK, VERIFIER, LoginClient, said, transaction_of
@@ -87,6 +89,9 @@ def test_person_logs_in(client: LoginClient, provider: IdentityProviderFake) -> 
     assert claims["subject"] == "person-1"
     assert claims["email"] == "ann@x.org"
     assert claims["aud"] == resource["resource"]
+    keys = KeySet.import_key_set(httpx2.get(metadata["jwks_uri"]).json())
+    assert jwt.decode(tokens["access_token"], keys, ["ES256"]).claims["sub"] == "person-1"
+    assert "d" not in keys.keys[0].as_dict()
     assert text_of(call(f"{client.url}/mcp", "change", authorization=bearer(tokens))) == "changed"
     again = client.refresh(tokens)
     assert again.json()["access_token"] != tokens["access_token"]
@@ -435,6 +440,24 @@ def test_parameter_that_comes_twice_gets_a_page(client: LoginClient) -> None:
     place = f"{client.url}/oauth/authorize?{query}&redirect_uri=https://evil.example"
     assert client.browser.get(place).status_code == 400
     assert client.authorize(state="x" * 1025).status_code == 400
+    page = client.authorize(scope=" ".join(f"{'x' * 60}{number}" for number in range(50)))
+    assert (page.status_code, "the request is too long" in page.text) == (400, True)
+
+
+@pytest.mark.rule("AUTHZ-20")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"grant_type=\xff",
+        b"grant_type=refresh_token&grant_type=refresh_token",
+        b"&".join(b"p%d=" % number for number in range(51)),
+        b"grant_type=" + b"x" * 20_000,
+    ],
+)
+def test_form_that_cannot_be_read_is_refused(client: LoginClient, body: bytes) -> None:
+    for path, error in (("token", '"invalid_request"'), ("consent", "the request cannot be read")):
+        refused = httpx2.post(f"{client.url}/oauth/{path}", content=body)
+        assert (refused.status_code, error in refused.text) == (400, True)
 
 
 @pytest.mark.rule("AUTHZ-02")
@@ -571,6 +594,8 @@ def test_client_ends_its_login(client: LoginClient, kind: str) -> None:
     place = f"{client.url}/oauth/revoke"
     for form in ({"token": tokens[kind], "client_id": "another"}, {"token": "x"}, {}):
         assert httpx2.post(place, data=form).status_code == 200
+    unsigned = {"token": "a.b.c", "client_id": client.client_id}
+    assert httpx2.post(place, data=unsigned).status_code == 200
     assert status_of(client, tokens) == 200
     form = {"token": tokens[kind], "client_id": client.client_id}
     assert httpx2.post(place, data=form).status_code == 200

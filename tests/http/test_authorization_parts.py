@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any
@@ -23,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Server
-from foundation_rt.base.clock import ManualClock
+from foundation_rt.base.clock import ManualClock, SystemClock
 from foundation_rt.base.config.http_sections import AuthorizationSection
 from foundation_rt.base.http_client import network
 from foundation_rt.base.http_client.values import is_public
@@ -38,7 +39,11 @@ from foundation_rt.http.authorization_server.clients import (
     is_allowed,
     public_network,
 )
-from foundation_rt.http.authorization_server.identity import IdentityTokens, ProviderError
+from foundation_rt.http.authorization_server.identity import (
+    IdentityProvider,
+    IdentityTokens,
+    ProviderError,
+)
 from foundation_rt.http.authorization_server.logins import GrantRefused, Login, Logins
 from foundation_rt.http.authorization_server.providers import PROVIDERS, Identity, read_person
 from foundation_rt.http.authorization_server.store import (
@@ -48,7 +53,15 @@ from foundation_rt.http.authorization_server.store import (
     make_store,
 )
 from foundation_rt.http.seal import Seal
+from tests.lab.checks.recorded_log import RecordedLogger
 from tests.lab.login.client import CALLBACK, VERIFIER, transaction_of
+from tests.lab.login.identity_provider import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    IdentityProviderFake,
+    running_provider,
+)
+from tests.lab.login.oauth_world import parameters_of, where_it_leads
 from tests.lab.peers.scripted_http import self_signed
 from tests.lab.places.services import need_redis
 from tests.lab.servers import fork_server
@@ -257,6 +270,18 @@ def test_id_that_was_changed_anywhere_is_unknown() -> None:
     )
     assert [found.registered(each) for each in changed] == [None] * 5
     assert found.registered(known) is not None
+
+
+@pytest.mark.rule("AUTHZ-02", "AUTH-22")
+async def test_form_that_is_larger_than_any_request_is_refused() -> None:
+    app = application({"http": {"max_body_bytes": 1024}})
+    await app.start()
+    try:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
+            place = "https://mcp.example.com/oauth/token"
+            assert (await client.post(place, content=b"x" * 1025)).status_code == 413
+    finally:
+        await app.stop(5)
 
 
 # -- browsers
@@ -536,6 +561,227 @@ def test_entra_needs_no_url() -> None:
     assert made._provider.issuer == f"https://login.microsoftonline.com/{tenant}/v2.0"  # type: ignore[union-attr, attr-defined]
 
 
+# -- the provider
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[IdentityProviderFake]:
+    with running_provider() as it:
+        yield it
+
+
+@pytest.fixture
+def at(shared: IdentityProviderFake) -> IdentityProviderFake:
+    shared.reset()
+    return shared
+
+
+def identity(at: IdentityProviderFake, **changes: Any) -> IdentityProvider:
+    """Return the provider as a server sees it that knows nothing of it yet."""
+    given = {"provider": "oidc", "provider_url": at.url, "client_id": CLIENT_ID, "allow": ("*",)}
+    settings = AuthorizationSection(**{**given, "client_secret": CLIENT_SECRET, **changes})
+    exchanges: Any = AuthExchanges(5.0, 5.0, 65_536)
+    logger: Any = RecordedLogger()
+    return IdentityProvider(settings, CALLBACK, exchanges, SystemClock(), logger)
+
+
+async def entered(provider: IdentityProvider) -> tuple[Identity, IdentityTokens]:
+    """Log in at the provider, and come back."""
+    page = await provider.page("the-state", "the-nonce", VERIFIER)
+    back = await asyncio.to_thread(where_it_leads, page)
+    return await provider.enter(parameters_of(back), "the-nonce", VERIFIER)
+
+
+@pytest.mark.rule("AUTHZ-23")
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ({"authorization_endpoint": None}, "the provider has no page to log in at"),
+        ({"issuer": "https://evil.example"}, "the provider cannot be used"),
+        ({"token_endpoint": "http://evil.example/token"}, "the provider cannot be used"),
+        ({"userinfo_endpoint": "http://evil.example/me"}, "the provider cannot be used"),
+        ({"jwks_uri": "http://evil.example/keys"}, "the provider cannot be used"),
+        ({"jwks_uri": None}, "the provider gives no ID token that can be verified"),
+    ],
+)
+async def test_provider_that_describes_itself_wrongly_lets_nobody_in(
+    at: IdentityProviderFake, metadata: dict[str, Any], error: str
+) -> None:
+    at.metadata = metadata
+    with pytest.raises(ProviderError, match=f"^{error}$") as refused:
+        await entered(identity(at))
+    assert refused.value.code == "server_error"
+
+
+@pytest.mark.rule("AUTHZ-29")
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"provider_url": "http://127.0.0.1:1"}, "the provider does not answer"),
+        ({}, "the provider does not describe itself"),
+    ],
+)
+async def test_provider_that_is_not_there_is_asked_again_later(
+    at: IdentityProviderFake, changes: dict[str, Any], error: str
+) -> None:
+    at.is_down = True
+    with pytest.raises(ProviderError, match=error) as refused:
+        await entered(identity(at, **changes))
+    assert refused.value.code == "temporarily_unavailable"
+
+
+@pytest.mark.rule("AUTHZ-23")
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"access_token": 5}, "the provider gives no token that can be used"),
+        ({"id_token": "a.b.c"}, "the ID token of the provider is not good"),
+        ({"id_token": "x" * 20_000}, "the provider gives no ID token that can be verified"),
+        ({}, "the ID token of the provider is not good"),
+    ],
+)
+async def test_token_of_the_provider_that_is_not_good_lets_nobody_in(
+    at: IdentityProviderFake, answer: dict[str, Any], error: str
+) -> None:
+    at.down["/token"] = (200, orjson.dumps({"access_token": "t", **answer}))
+    with pytest.raises(ProviderError, match=f"^{error}$"):
+        await entered(identity(at))
+
+
+@pytest.mark.rule("AUTHZ-23", "AUTHZ-06")
+@pytest.mark.parametrize(
+    ("metadata", "sub", "email"),
+    [
+        ({}, "person-1", "boss@x.org"),
+        ({}, "person-2", None),  # the other endpoint speaks of somebody else
+        ({"userinfo_endpoint": None}, "person-1", None),
+    ],
+)
+async def test_address_of_another_person_is_nobodys(
+    at: IdentityProviderFake, metadata: dict[str, Any], sub: str, email: str | None
+) -> None:
+    at.metadata, at.id_token = metadata, {"email": None}
+    more = {"sub": sub, "email": "boss@x.org", "email_verified": True}
+    at.down["/userinfo"] = (200, orjson.dumps(more))
+    person, _ = await entered(identity(at))
+    assert (person.subject, person.email) == ("person-1", email)
+
+
+@pytest.mark.rule("AUTHZ-29")
+async def test_person_is_who_the_provider_says_at_each_refresh(at: IdentityProviderFake) -> None:
+    provider = identity(at)
+    person, tokens = await entered(provider)
+    at.claims["name"] = "Ann Smith"
+    again, tokens = await provider.renew(person, tokens)
+    assert (person.name, again.name) == ("Ann", "Ann Smith")
+    at.down["/token"] = (200, b'{"access_token": "next"}')  # without an ID token
+    same, kept = await provider.renew(again, tokens)
+    assert same == again
+    assert (kept.access_token, kept.refresh_token) == ("next", tokens.refresh_token)
+    at.down.clear()
+    at.claims["sub"] = "person-2"
+    with pytest.raises(ProviderError, match="names another person") as refused:
+        await provider.renew(again, kept)
+    assert refused.value.is_over
+
+
+@pytest.mark.rule("AUTHZ-05")
+async def test_scopes_and_parameters_of_the_settings_are_asked_for(
+    at: IdentityProviderFake,
+) -> None:
+    asked = ("openid", "groups")
+    at.metadata = {"authorization_endpoint": f"{at.url}/authorize?tenant=a"}
+    provider = identity(at, provider_scopes=asked, provider_parameters=("prompt=login",))
+    found = parameters_of(await provider.page("s", "n", VERIFIER))
+    assert (found["scope"], found["prompt"], found["tenant"]) == ("openid groups", "login", "a")
+
+
+@pytest.mark.rule("AUTHZ-05", "AUTHZ-06")
+@pytest.mark.parametrize(
+    ("allow", "answer", "asked", "organizations"),
+    [
+        ("*", (200, b"[]"), 0, 0),
+        ("org:acme", (403, b"{}"), 1, 0),  # the person has not granted it
+        ("org:acme", (200, orjson.dumps([{"login": "club"}] * 100)), 5, 500),
+    ],
+)
+async def test_organizations_of_github_are_asked_for_where_they_count(
+    at: IdentityProviderFake,
+    allow: str,
+    answer: tuple[int, bytes],
+    asked: int,
+    organizations: int,
+) -> None:
+    at.down["/api/v3/user/orgs"] = answer
+    person, _ = await entered(identity(at, provider="github", allow=(allow,)))
+    assert (person.subject, len(person.organizations)) == ("7", organizations)
+    assert len(at.paths("/api/v3/user/orgs")) == asked
+
+
+@pytest.mark.rule("AUTHZ-18", "AUTHZ-29")
+@pytest.mark.parametrize(
+    ("seconds", "status", "said"), [(600, 503, "Try again"), (-1, 400, "Begin the login again")]
+)
+async def test_consent_that_cannot_go_on_shows_a_page(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, status: int, said: str
+) -> None:
+    """The provider is not there; or the form was shown too long ago."""
+    monkeypatch.setattr(f"{clients.__package__}.server._TRANSACTION_SECONDS", seconds)
+    app = application(provider="oidc", provider_url="http://127.0.0.1:1")
+    await app.start()
+    try:
+        base, transport = "https://mcp.example.com/oauth", httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport) as browser:
+            page = await browser.get(f"{base}/authorize", params=await registered(app))
+            sent = {"cookie": page.headers["set-cookie"].partition(";")[0]}
+            form = {"transaction": transaction_of(page), "answer": "yes"}
+            refused = await browser.post(f"{base}/consent", data=form, headers=sent)
+            assert (refused.status_code, said in refused.text) == (status, True)
+            assert "location" not in refused.headers
+    finally:
+        await app.stop(5)
+
+
+@pytest.mark.rule("AUTHZ-34")
+@pytest.mark.parametrize("lacks", ["sid", "login", "store", "provider"])
+async def test_handler_gets_no_token_of_the_provider_where_none_can_be_had(lacks: str) -> None:
+    app = application(provider="oidc", provider_url="http://127.0.0.1:1", keep_provider_tokens=True)
+    made: Any = app._login
+    await app.start()
+    try:
+        code = await made._logins.begin(evolve(LOGIN, provider=IdentityTokens("a", 1.0, "r")))
+        _, answer = await made._logins.redeem(code, "client", CALLBACK, VERIFIER)
+        principal = await made.resource_server.verify(answer["access_token"])
+        key = principal.claims["sid"]
+        if lacks in ("sid", "login"):
+            claims = {} if lacks == "sid" else {"sid": "another"}
+            principal = evolve(principal, claims=claims)
+        elif lacks == "store":
+            made._logins._store = AwayStore()
+        assert await made._provider_token(principal) is None
+        assert await made._logins.is_alive(key)
+    finally:
+        await app.stop(5)
+
+
+@pytest.mark.rule("AUTHZ-30")
+async def test_file_of_logins_swaps_what_is_there_and_says_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "logins.db"
+    store = make_store(f"sqlite:{path}")
+    await store.start()
+    try:
+        assert await store.swap("key", None, "one", 10_000)
+        assert not await store.swap("key", None, "two", 10_000)
+        assert await store.get("key") == "one"
+        with closing(sqlite3.connect(path)) as another:
+            another.execute("DROP TABLE logins")
+        for work in (store.get("key"), store.swap("key", "one", "two", 1), store.delete("key")):
+            with pytest.raises(StoreUnavailable):
+                await work
+    finally:
+        await store.close()
+
+
 # -- logins over time
 
 LOGIN = Login("client", CALLBACK, challenge_of(VERIFIER), ("read",), Identity("1"), None, "")
@@ -592,9 +838,18 @@ async def test_code_counts_for_a_minute() -> None:
         await found.redeem(code, "client", CALLBACK, VERIFIER)
 
 
+class SlowStore(MemoryStore):
+    """A store that serves others before it swaps a value, as a database does."""
+
+    async def swap(self, key: str, old: str | None, new: str, ttl_ms: int) -> bool:
+        await asyncio.sleep(0)
+        return await super().swap(key, old, new, ttl_ms)
+
+
 @pytest.mark.rule("AUTHZ-25")
-async def test_of_many_uses_of_a_code_at_once_one_counts() -> None:
-    found = logins(ManualClock(), Provider())
+@pytest.mark.parametrize("kind", [MemoryStore, SlowStore])
+async def test_of_many_uses_of_a_code_at_once_one_counts(kind: type[MemoryStore]) -> None:
+    found = logins(ManualClock(), Provider(), kind(ManualClock().monotonic))
     code = await found.begin(LOGIN)
     tries = (found.redeem(code, "client", CALLBACK, VERIFIER) for _ in range(10))
     results = await asyncio.gather(*tries, return_exceptions=True)
@@ -623,15 +878,41 @@ async def test_repeat_gets_the_same_answer_for_thirty_seconds(seconds: int, same
 
 
 @pytest.mark.rule("AUTHZ-28", "AUTHZ-29")
-async def test_refreshes_at_once_ask_the_provider_once() -> None:
+@pytest.mark.parametrize("kind", [MemoryStore, SlowStore])
+async def test_refreshes_at_once_ask_the_provider_once(kind: type[MemoryStore]) -> None:
     provider = Provider()
-    store = MemoryStore(ManualClock().monotonic)
+    store = kind(ManualClock().monotonic)
     workers = [logins(ManualClock(), provider, store) for _ in range(2)]
     token = (await begun(workers[0], IdentityTokens("a", None, "r")))["refresh_token"]
     tries = (each.refresh(token, "client") for each in workers * 3)
     answers = [answer for _, answer in await asyncio.gather(*tries)]
     assert all(answer == answers[0] for answer in answers)
     assert provider.asked == 1
+
+
+@pytest.mark.rule("AUTHZ-28")
+async def test_refreshes_at_once_get_one_answer_where_there_is_no_provider_to_ask() -> None:
+    found = logins(ManualClock(), Provider(), SlowStore(ManualClock().monotonic))
+    token = (await begun(found))["refresh_token"]
+    answers = await asyncio.gather(*(found.refresh(token, "client") for _ in range(3)))
+    assert [answer for _, answer in answers] == [answers[0][1]] * 3
+
+
+@pytest.mark.rule("AUTHZ-29")
+@pytest.mark.virtual_time
+async def test_provider_that_is_slow_is_left_and_asked_anew() -> None:
+    provider = Provider()
+    found = logins(ManualClock(), provider)
+    token = (await begun(found, IdentityTokens("a", None, "r")))["refresh_token"]
+    provider.go.clear()
+    tries = [asyncio.ensure_future(found.refresh(token, "client")) for _ in range(2)]
+    done, waiting = await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
+    [ended] = done
+    assert isinstance(ended.exception(), ProviderError)
+    provider.go.set()
+    [last] = await asyncio.gather(*waiting)
+    assert last[1]["refresh_token"] != token
+    assert provider.given == ["r", "r"]
 
 
 @pytest.mark.rule("AUTHZ-29")
@@ -695,6 +976,8 @@ async def test_refresh_for_a_handler_goes_on_when_it_is_cancelled() -> None:
     provider.go.set()
     assert await found.provider_token(key) == "access-1"
     assert provider.given == ["r"]
+    with pytest.raises(GrantRefused, match="LOGIN_GONE"):
+        await found.provider_token("another")
 
 
 @pytest.mark.rule("AUTHZ-30")
@@ -714,7 +997,7 @@ async def test_login_of_another_server_is_none_here() -> None:
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_token_of_the_provider_is_refreshed_before_its_end(keeps: bool) -> None:
     clock, provider = ManualClock(), Provider()
-    store = MemoryStore(clock.monotonic)
+    store = SlowStore(clock.monotonic)
     found = logins(clock, provider, store, keep_provider_tokens=keeps)
     ends = clock.now().timestamp() + 120
     await begun(found, IdentityTokens("first", ends, "r"))
