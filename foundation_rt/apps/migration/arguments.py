@@ -12,14 +12,15 @@ from .source import code
 
 _CAPITAL = re.compile(r"([A-Z])")
 
+_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+
 Report = Callable[[cst.CSTNode, str, bool], None]
 """Takes a node, a text, and whether a person has to decide."""
 
 
 def keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
     """Return the argument ``name=value``."""
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    return cst.Arg(value, keyword=cst.Name(name), equal=equal)
+    return cst.Arg(value, keyword=cst.Name(name), equal=_EQUAL)
 
 
 def rewrite(
@@ -43,10 +44,12 @@ def rewrite(
             continue
         if name is None and position < len(rule.positions):
             known = rule.positions[position]
-            changes = known in rule.renames or position >= len(rule.positions)
-            kept.append(keyword(rule.renames[known], arg.value) if changes else arg)
+            ours = rule.renames.get(known, known)
+            stays = position == 0 and ours == known
+            kept.append(arg if stays else arg.with_changes(keyword=cst.Name(ours), equal=_EQUAL))
         elif name is None:
-            kept.append(arg)
+            report(node, f"{what}: give {code(arg.value)[:60]} by its name, if there is one", True)
+            kept.insert(sum(each.keyword is None for each in kept), arg)
         elif name in rule.keeps:
             kept.append(arg.with_changes(keyword=cst.Name(name)))
         elif name in rule.renames:

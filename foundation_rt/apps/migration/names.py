@@ -164,8 +164,6 @@ APIS = {
         keeps=("client", "name"),
         renames={
             "openapi_spec": "document",
-            "client": "client",
-            "name": "name",
             "mcp_names": "rename",
         },
         decides=_API_DECIDED,
@@ -173,7 +171,7 @@ APIS = {
     "from_fastapi": ArgumentRule(
         positions=("app", "name"),
         keeps=("app", "name"),
-        renames={"name": "name", "mcp_names": "rename"},
+        renames={"mcp_names": "rename"},
         decides={
             **_API_DECIDED,
             "httpx_client_kwargs": "give headers= or auth=",
@@ -189,7 +187,7 @@ SESSION_MANAGER = ArgumentRule(
 """Of `StreamableHTTPSessionManager`, besides the server."""
 
 TOOL = ArgumentRule(
-    positions=("name",),
+    positions=("name", "title", "description", "annotations"),
     keeps=(*_PRESENTATION, "annotations", "output_schema", "version", "tags", "scopes"),
     renames={"structured_output": "output_schema", "timeout": "timeout_ms"},
     drops={
@@ -219,7 +217,7 @@ RESOURCE = ArgumentRule(
     },
 )
 PROMPT = ArgumentRule(
-    positions=("name",),
+    positions=("name", "title", "description"),
     keeps=(*_PRESENTATION, "tags", "scopes"),
     decides={
         "enabled": 'remove it, and call server.disable("NAME") if it was False',
@@ -402,7 +400,7 @@ CALLS: dict[str, ArgumentRule] = {
         drops={"enable_dns_rebinding_protection": "Host and Origin are always checked"},
     ),
     "PromptResult": ArgumentRule(
-        positions=("messages",), keeps=("messages", "description", "meta")
+        positions=("messages", "description", "meta"), keeps=("messages", "description", "meta")
     ),
 }
 """The arguments of classes, by our spelling: `mimeType` and `_meta` are read as ours are."""

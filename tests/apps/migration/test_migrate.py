@@ -708,6 +708,7 @@ def test_server_that_a_lifespan_ignores_is_no_other_one() -> None:
         "mcp = MCPServer('a')\n"
         "async def f(ctx: Context):\n"
         "    await ctx.session.send_tool_list_changed()\n"
+        ("http_app('/a', f)", "mcp.asgi_app('/a', f)", "give f by its name"),
     )
     result = migrate_source(text)
     assert result.open_findings == () and 'mcp.list_changed("tools")' in result.text
