@@ -135,14 +135,18 @@ class ContextCalls:
             return None
         if self._is_context(func.value):
             return self._method(func.attr.value, original, updated)
-        inner = func.value
-        if isinstance(inner, cst.Attribute) and inner.attr.value == "session":
-            owner = inner.value
-            if isinstance(owner, cst.Attribute) and owner.attr.value == "request_context":
-                owner = owner.value
-            if self._is_context(owner) or self._is_context(inner.value):
-                return self._session(func.attr.value, original, updated)
+        if self._is_session(func.value):
+            return self._session(func.attr.value, original, updated)
         return None
+
+    def _is_session(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is the session of a context."""
+        if not isinstance(node, cst.Attribute) or node.attr.value != "session":
+            return False
+        owner = node.value
+        if isinstance(owner, cst.Attribute) and owner.attr.value == "request_context":
+            return self._is_context(owner.value)
+        return self._is_context(owner)
 
     def _method(
         self, name: str, original: cst.Call, updated: cst.Call
@@ -170,6 +174,8 @@ class ContextCalls:
         if name == "notify_resource_updated" and self._server() is not None and texts:
             what = code(args_of.unwrapped_uri(updated.args[0].value))
             return cst.parse_expression(f"{self._server()}.resource_updated({what})")
+        if name in _WITH_SERVER:
+            self._to.report(original, f"{code(original.func)}(): {CONTEXT_ADVICE[name]}", True)
         if name == "close_sse_stream":
             return cst.parse_expression(f"{code(owner)}.close_stream()")
         if name == "log":
@@ -184,12 +190,8 @@ class ContextCalls:
 
     def _session(self, name: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return what stands for a method of the session of the client."""
-        original_func = original.func
-        assert isinstance(original_func, cst.Attribute)
-        owner = cst.Name("ctx")
-        text = code(original_func.value).split(".", 1)[0]
-        if text in self._to.source.contexts:
-            owner = cst.Name(text)
+        func = cst.ensure_type(updated.func, cst.Attribute)
+        owner = cst.ensure_type(func.value, cst.Attribute).value
         if name in _SESSION:
             args = args_of.without(updated.args, "related_request_id")
             args = args_of.renamed(args, {**_ELICIT, "requestedSchema": "response_type"})
@@ -233,7 +235,7 @@ class ContextCalls:
             return name not in _WITH_SERVER or self._server() is not None
         if name in (*NOTIFICATIONS, *_ABOUT, "send_log_message"):
             known = name == "send_log_message" or self._server() is not None
-            return known and "session" in code(call.func.value)
+            return known and self._is_session(call.func.value)
         return False
 
     def _is_action(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:

@@ -213,10 +213,8 @@ class Rewriter(cst.CSTTransformer):
             return updated_node
         texts = [code(each.slice) for each in updated_node.slice]
         first = 1 if len(texts) > 1 else 0
-        if (
-            texts[first] in ("None", "Any", "object", "ServerSession")
-            or "ServerSession" in texts[first]
-        ):
+        self.settle(original_node, "ServerSession: Any was written")
+        if texts[first] in ("None", "Any", "object") or "ServerSession" in texts[first]:
             return updated_node.value
         kept = updated_node.slice[first].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(slice=[kept])

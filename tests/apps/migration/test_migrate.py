@@ -182,6 +182,33 @@ CHANGES = {
     "x = await ctx.session.create_message(messages='a', max_tokens=1)": (
         "x = await ctx.sample(messages='a', max_tokens=1)"
     ),
+    "a = await ctx.session.create_message(b, c); x = a.content.type == 'text'": "; x = a.text",
+    "a = await ctx.session.create_message(b, c); x = isinstance(a.content, T)": "; x = a.text",
+    "a = await ctx.session.create_message(b, c); x = a.content.text": "; x = a.text",
+    "x = await ctx.list_roots()": "x = await ctx.roots()",
+    "await ctx.set_state('a', 1)": "ctx.session_state.update({'a': 1})",
+    "await ctx.delete_state('a')": "ctx.session_state.pop('a', None)",
+    "await ctx.close_sse_stream()": "ctx.close_stream()",
+    "await ctx.notify_tools_changed()": 'mcp.list_changed("tools")',
+    "await ctx.log('a', level='info', logger_name='b')": (
+        "ctx.log(data='a', level='info', logger='b')"
+    ),
+    "await ctx.log(level='info', message='a')": "ctx.log(level='info', data='a')",
+    "await ctx.session.send_progress_notification(t, 1, 2)": "await ctx.report_progress(1, 2)",
+    "await ctx.request_context.session.send_progress_notification(progress_token=t, progress=1)": (
+        "await ctx.report_progress(progress=1)"
+    ),
+    "self.c = ctx.request_context; await self.c.session.send_log_message('info', 1)": (
+        "self.c.log('info', 1)"
+    ),
+    "await client.session.send_log_message('info', 1)": (
+        "await client.session.send_log_message('info', 1)"
+    ),
+    "x = isinstance(client.content, int)": "x = isinstance(client.content, int)",
+    "def g(c: Context[ServerSession, App]): ...": "def g(c: ToolContext[App]): ...",
+    "def g(c: Context[ServerSession, None]): ...": "def g(c: ToolContext): ...",
+    "def g(c: Context[App]): ...": "def g(c: ToolContext[App]): ...",
+    "def g(c: RequestContext['ServerSession', App, R]): ...": "def g(c: ToolContext[App]): ...",
 }
 
 
@@ -189,10 +216,11 @@ CHANGES = {
 @pytest.mark.parametrize("before", CHANGES)
 def test_what_context_has_is_named_as_here(before: str) -> None:
     head = "from mcp.server.fastmcp import Context, FastMCP\nmcp = FastMCP()\n"
-    head += "import mcp.types.version as V\n"
+    head += "import mcp.types.version as V\nfrom mcp.server.session import ServerSession\n"
+    head += "from mcp.shared.context import RequestContext\n"
     result = migrate_source(f"{head}async def f(ctx: Context):\n    {before}\n")
     assert CHANGES[before] in result.text
-    assert result.open_findings == ()
+    assert result.findings == ()
 
 
 @pytest.mark.rule("MIGR-15")
