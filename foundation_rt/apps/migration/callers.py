@@ -28,9 +28,8 @@ def call_servers(files: Mapping[PurePath, MigratedFile]) -> dict[PurePath, Migra
     """
     called: set[tuple[PurePath, str]] = set()
     found = dict(files)
-    if any(file.servers for file in files.values()):
-        for path, file in files.items():
-            found[path] = evolve(file, text=_rewritten(path, file.text, files, called))
+    for path, file in files.items():
+        found[path] = evolve(file, text=_rewritten(path, file.text, files, called))
     for path, name in called:
         known = found[path].servers[name]
         left = tuple(each for each in found[path].findings if each != known)

@@ -29,6 +29,7 @@ from .source import (
     SourceFacts,
     SourceReader,
     code,
+    is_of_library,
     with_names,
 )
 
@@ -116,12 +117,9 @@ class _Imports(cst.CSTTransformer):
         self._new = [cst.parse_statement(line) for line in _import_lines(rewriter)]
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
-        module = "" if updated_node.module is None else code(updated_node.module)
-        if updated_node.relative or isinstance(updated_node.names, cst.ImportStar):
+        if not _is_other(updated_node) or updated_node.module is None:
             return updated_node
-        if module.partition(".")[0] not in LIBRARIES:
-            return updated_node
-        return self._kept(updated_node, f"{module}.")
+        return self._kept(updated_node, f"{code(updated_node.module)}.")
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
         return self._kept(updated_node, "")
@@ -159,7 +157,8 @@ def _place(body: Sequence[cst.BaseStatement]) -> tuple[int, int]:
     """Return where the imports at the top of a file begin, and where they end."""
     first = last = 0
     for index, statement in enumerate(body):
-        only = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+        only = parts[0] if len(parts) == 1 else None
         is_text = isinstance(only, cst.Expr) and isinstance(only.value, cst.SimpleString)
         future = isinstance(only, cst.ImportFrom) and "__future__" in code(only)
         if (is_text and index == 0) or future:
@@ -358,9 +357,11 @@ class _Uses(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         for part in (*node.decorators, node.params, *([node.returns] if node.returns else [])):
             part.visit(self)
-        self._depth += 1
+        # An import cannot move into a function of one line.
+        deeper = int(isinstance(node.body, cst.IndentedBlock))
+        self._depth += deeper
         node.body.visit(self)
-        self._depth -= 1
+        self._depth -= deeper
         return False
 
     def visit_Annotation(self, node: cst.Annotation) -> bool:
@@ -383,9 +384,7 @@ class _Uses(cst.CSTVisitor):
 def _is_other(node: cst.BaseSmallStatement) -> bool:
     """Return whether a statement imports names of another library."""
     if isinstance(node, cst.ImportFrom):
-        module = "" if node.module is None else code(node.module)
-        is_plain = not node.relative and not isinstance(node.names, cst.ImportStar)
-        return is_plain and module.partition(".")[0] in LIBRARIES
+        return is_of_library(node) and not isinstance(node.names, cst.ImportStar)
     return isinstance(node, cst.Import) and all(
         code(each.name).partition(".")[0] in LIBRARIES for each in node.names
     )

@@ -31,12 +31,14 @@ from .signatures import complete, take_request
 from .source import (
     CONTEXTS,
     INNER_SERVER,
+    PROVIDER,
     SERVERS,
     SESSION_MANAGER_CLASS,
     Finding,
     NameResolver,
     SourceFacts,
     code,
+    is_of_library,
 )
 from .transforms import FROM_TOOL, ToolTransforms
 
@@ -135,6 +137,8 @@ class Rewriter(cst.CSTTransformer):
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        if isinstance(node.names, cst.ImportStar) and is_of_library(node):
+            self.report(node, f"{code(node)}: import what is used by name, and migrate again", True)
         return False
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
@@ -149,6 +153,8 @@ class Rewriter(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         updated_node = updated_node.with_changes(attr=original_node.attr)
         name, owner = original_node.attr.value, code(original_node.value)
+        if name == PROVIDER and owner in self.source.servers:
+            return updated_node.value
         advice = _ATTRIBUTES.get(name) if owner in self.source.servers else None
         if owner.endswith(f".{INNER_SERVER}"):
             advice = LOW_LEVEL.get(name)
@@ -340,10 +346,9 @@ class Rewriter(cst.CSTTransformer):
 
     def _message(self, key: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Return a message of a prompt; its role comes first here."""
-        content = args_of.argument(updated.args, "content")
+        content = args_of.first_or_named(updated.args, "content")
         if content is None:
-            content = updated.args[0] if updated.args else None
-        if content is None:
+            self.report(original, f"{code(original.func)}: give it a role and a content", True)
             return updated
         role: cst.BaseExpression = cst.SimpleString(
             '"assistant"' if key == "AssistantMessage" else '"user"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -22,7 +22,7 @@ from .names import (
     SESSION_MANAGER,
     SWITCH,
 )
-from .source import ASGI, PROVIDER, SESSION_MANAGER_CLASS, code, is_stdio
+from .source import ASGI, SESSION_MANAGER_CLASS, code, is_stdio
 from .transforms import ADDS
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ class ServerCalls:
     def finish(self) -> None:
         for call, texts in self._after.items():
             for text in texts:
-                self._to.report(call, f"add after the server was made: {text}", True)
+                added = text.replace("{server}", "server")
+                self._to.report(call, f"add after the server was made: {added}", True)
 
     # -- methods ---------------------------------------------------------------------------------
 
@@ -314,11 +315,14 @@ class ServerCalls:
         args = args_of.changed(args, "output_schema", _off)
         args = args_of.changed(args, "version", partial(self._version, original))
         args = self._interface(method, original, args)
-        found = args_of.argument(args, "annotations")
         if method == "tool":
             hints = partial(args_of.hints, need=self._to.need)
             args = args_of.changed(args, "annotations", hints)
-        elif found is not None and isinstance(found.value, cst.Dict):
+        found = args_of.argument(args, "annotations")
+        is_dict = found is not None and isinstance(found.value, cst.Dict)
+        if is_dict and method == "tool":
+            self._to.report(original, f"{what}: annotations=: give ToolAnnotations", True)
+        elif is_dict:
             args = args_of.without(args, "annotations")
             self._to.report(original, f"{what}: annotations= was removed: give Annotations", False)
         task = args_of.argument(args, "task")
@@ -400,9 +404,11 @@ class ServerCalls:
 
     def _mount(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         args: list[cst.Arg] = []
-        for arg in updated.args:
+        for arg in _server_first(updated.args):
             name = None if arg.keyword is None else arg.keyword.value
-            if name == "namespace":
+            if arg.star:
+                self._to.report(original, f"mount: look at what {code(arg.value)} passes", True)
+            elif name == "namespace":
                 arg = arg.with_changes(keyword=cst.Name("prefix"))
             elif name == "server":
                 arg = arg.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT)
@@ -413,7 +419,7 @@ class ServerCalls:
                 arg = args_of.keyword("prefix", arg.value)
             args.append(arg)
         mounted = updated.with_changes(args=args_of.tidy(args, updated.args))
-        given = args_of.first_or_named(original.args, "server")
+        given = args_of.first_or_named(_server_first(original.args), "server")
         owner = "" if given is None else code(given.value)
         return self._to.transforms.joining(original, mounted, owner)
 
@@ -589,14 +595,19 @@ class ServerCalls:
         self, original: cst.With, updated: cst.With
     ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
         """Take the body out of ``async with stdio_server()``."""
-        if not is_stdio(original, self._to.names) or not isinstance(
-            updated.body, cst.IndentedBlock
-        ):
+        if not is_stdio(original, self._to.names):
             return updated
-        body = list(updated.body.body)
-        if body and isinstance(body[0], cst.SimpleStatementLine):
-            body[0] = body[0].with_changes(leading_lines=updated.leading_lines)
-        return cst.FlattenSentinel(body)
+        body: Any = updated.body
+        is_block = isinstance(body, cst.IndentedBlock)
+        first, *rest = body.body if is_block else [cst.SimpleStatementLine(body.body)]
+        lines = [*updated.leading_lines, *first.leading_lines]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=lines), *rest])
+
+
+def _server_first(args: Sequence[cst.Arg]) -> Sequence[cst.Arg]:
+    """Return the arguments of a mount in the order of FastMCP 3: the prefix came first in 2."""
+    is_old = len(args) > 1 and args[1].keyword is None and isinstance(args[0].value, _TEXTS)
+    return [args[1], args[0], *args[2:]] if is_old else args
 
 
 def _are_streams(args: Sequence[cst.Arg]) -> bool:
@@ -606,19 +617,13 @@ def _are_streams(args: Sequence[cst.Arg]) -> bool:
 
 
 def _statement(text: str, server: str) -> cst.BaseStatement:
-    """Return a statement about a server; a function has empty lines before it."""
-    made = cst.parse_statement(text.replace("{server}", server))
-    if isinstance(made, cst.FunctionDef):
-        return made.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
-    return made
+    """Return a statement about a server."""
+    return cst.parse_statement(text.replace("{server}", server))
 
 
 def _owner(call: cst.Call) -> cst.BaseExpression:
     assert isinstance(call.func, cst.Attribute)
-    owner = call.func.value
-    if isinstance(owner, cst.Attribute) and code(owner).endswith(PROVIDER):
-        return owner.value
-    return owner
+    return call.func.value
 
 
 def _method(call: cst.Call) -> str:

@@ -17,7 +17,7 @@ CONTEXTS = frozenset({"Context", "ServerRequestContext", "RequestContext"})
 INNER_SERVER = "_mcp_server"
 """The attribute of a server that has the low-level one inside of it."""
 
-PROVIDER = ".local_provider"
+PROVIDER = "local_provider"
 """The attribute of a server that has what was registered there, and methods that are ours."""
 
 SESSION_MANAGER_CLASS = "StreamableHTTPSessionManager"
@@ -118,7 +118,7 @@ class SourceFacts:
     def server_method(self, node: cst.BaseExpression) -> tuple[str, str] | None:
         """Return the server and the method that an expression names, or None."""
         if isinstance(node, cst.Attribute):
-            owner = code(node.value).removesuffix(PROVIDER)
+            owner = code(node.value).removesuffix(f".{PROVIDER}")
             if isinstance(node.value, cst.Call):
                 owner = f"{code(node.value.func)}()"
             if owner in self.servers:
@@ -143,6 +143,13 @@ class SourceFacts:
         if isinstance(node, cst.Subscript) and code(node.value) in self.server_classes:
             return code(node.value)
         return code(node)
+
+
+def is_of_library(node: cst.ImportFrom) -> bool:
+    """Return whether an import is of a module of another library."""
+    if node.relative or node.module is None:
+        return False
+    return code(node.module).partition(".")[0] in LIBRARIES
 
 
 def is_roots_of_session(node: cst.BaseExpression) -> bool:

@@ -156,6 +156,21 @@ def test_class_with_a_hook_around_other_messages_stays(hook: str) -> None:
 
 
 @pytest.mark.rule("MIGR-23")
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("One(Middleware)", "One(Middleware, Other)", "remove the others"),
+        ("async def", "def", "write `async def (self, context, call_next)`"),
+    ],
+)
+def test_class_of_another_form_stays(old: str, new: str, words: str) -> None:
+    text = HEAD.format(hook="on_call_tool", body="return call_next(context)").replace(old, new)
+    result = migrate_source(text)
+    assert f"    {new} on_call_tool" in result.text or f"class {new}:" in result.text
+    assert any(words in each.text for each in result.open_findings)
+
+
+@pytest.mark.rule("MIGR-23")
 def test_class_that_another_one_derives_from_stays() -> None:
     text = HEAD.format(hook="on_call_tool", body="return await call_next(context)")
     result = migrate_source(f"{text}\n\nclass Two(One):\n    pass\n")

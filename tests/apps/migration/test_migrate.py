@@ -93,7 +93,7 @@ async def note(ctx: ServerRequestContext, call_next):
 
 
 app = Server(
-    "low",
+    name="low",
     on_list_tools=list_tools,
     on_ping=ping,
 )
@@ -275,16 +275,24 @@ async def test_handler_of_completions_completes(text: str) -> None:
 @pytest.mark.rule("MIGR-09")
 def test_what_a_handler_of_completions_does_besides_is_listed() -> None:
     text = COMPLETION.format(module="fastmcp", server="FastMCP", more="hasMore")
-    result = migrate_source(text.replace("return None", "return ref.values"))
+    other = "return isinstance(argument, str) or ref.type != 'ref/prompt' or os.environ"
+    result = migrate_source(text.replace("return None", other))
     [finding] = result.open_findings
-    assert "look at ref" in finding.text
+    assert "look at argument, ref: use request" in finding.text
 
 
 SERVER = "from fastmcp import Context, FastMCP\nmcp = FastMCP()\n"
 ANSWERS = "from fastmcp.server.elicitation import AcceptedElicitation, DeclinedElicitation\n"
 ERRORS = "from mcp import McpError\nfrom mcp.types import INVALID_PARAMS, ErrorData\n"
 APPS = "from fastmcp.apps import AppConfig, ResourceCSP\n"
-FILES = "from fastmcp.utilities.types import File\n"
+FILES = "from fastmcp.utilities.types import Audio, File, Image\n"
+MESSAGES = "from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage\n"
+PAGES = (
+    "from mcp.types import ElicitRequestURLParams\n"
+    "from mcp.shared.exceptions import UrlElicitationRequiredError\n"
+)
+STDIO = "from mcp.server.stdio import stdio_server\n"
+CURRENT = "from fastmcp.dependencies import CurrentContext\n"
 REPLACED = {
     f"{ANSWERS}y = isinstance(x, AcceptedElicitation)": "y = x.accepted",
     f"{ANSWERS}y = isinstance(x, DeclinedElicitation)": 'y = (x.action == "decline")',
@@ -325,6 +333,73 @@ REPLACED = {
         "b = Server('b')\nb.enable(tags=t, only=True)\nb.disable(tags={'c'})"
     ),
     "from mcp.types import ServerResult\ndef f(x: list[ServerResult]): ...": "x: list[Any]",
+    f"{ANSWERS}match x:\n    case dict(): ...\n    case DeclinedElicitation(): ...": (
+        'case dict(): ...\n    case ElicitResult(action="decline"): ...'
+    ),
+    f"{ANSWERS}y = isinstance(x, (AcceptedElicitation, DeclinedElicitation))": (
+        'y = (x.action in ("accept", "decline"))'
+    ),
+    f"{PAGES}UrlElicitationRequiredError([ElicitRequestURLParams(url=u, elicitationId='1')])": (
+        "UrlElicitationRequired(ElicitUrl(url=u, elicitation_id='1'))"
+    ),
+    f"{PAGES}UrlElicitationRequiredError(pages)": "UrlElicitationRequired(*pages)",
+    f"{MESSAGES}x = UserMessage('a')": "x = PromptMessage(\"user\", 'a')",
+    f"{MESSAGES}x = AssistantMessage(content='a')": "x = PromptMessage(\"assistant\", 'a')",
+    f"{MESSAGES}x = Message('a', 'assistant')": "x = PromptMessage('assistant', 'a')",
+    f"{MESSAGES}x = Message(role=r, content='a')": "x = PromptMessage(r, 'a')",
+    f"{FILES}x = File('a')": "Path('a').read_bytes()",
+    f"{FILES}x = Image('a')": "Image(Path('a').read_bytes(), guess_type('a')[0] or \"image/png\")",
+    f"{FILES}x = Audio(path=p)": 'Audio(Path(p).read_bytes(), guess_type(p)[0] or "audio/wav")',
+    f"{FILES}x = Audio(data=b)": 'x = Audio(data=b, mime_type="audio/wav")',
+    f"{FILES}x = Image(data=b, format=f)": 'x = Image(data=b, mime_type=f"image/{f}")',
+    "b = FastMCP('b', 'Be brief.')": "b = Server('b', instructions='Be brief.')",
+    "@mcp.tool('a', 'b')\ndef f(): ...": "@mcp.tool(name='a', title='b')\ndef",
+    "b = FastMCP('b', tools=[f, g])": "b = Server('b')\nb.tool(f)\nb.tool(g)",
+    "def f():\n    return FastMCP('b', lifespan=g)": (
+        "    server = Server('b')\n    server.lifespan(g)\n    return server"
+    ),
+    "b = FastMCP('b', transport_security=None)": "b = Server('b')\n",
+    "mcp.http_app(transport_security=None)": "mcp.asgi_app()",
+    "mcp.colors.paper = 1": "mcp.colors.paper = 1",
+    "async def f():\n    x = await mcp.list_resources()": "    x = mcp.list_resources()",
+    "@mcp.resource('a:b', annotations={'audience': ['user']})\ndef f(): ...": (
+        "@mcp.resource('a:b')\ndef"
+    ),
+    "@mcp.tool(task=True)\ndef f(): ...": '@mcp.tool(task="optional")',
+    "@mcp.tool(task=False, output_schema=None)\ndef f(): ...": "@mcp.tool(output_schema=False)",
+    "@mcp.tool(timeout=n, annotations=a)\ndef f(): ...": (
+        "@mcp.tool(timeout_ms=round((n) * 1000), annotations=a)"
+    ),
+    "@mcp.local_provider.tool\ndef f(): ...": "@mcp.tool\ndef",
+    "mcp.mount(server=b, namespace='p', as_proxy=True)": "mcp.mount(b, prefix='p')",
+    "mcp.mount('p', b)": "mcp.mount(b, prefix='p')",
+    "mcp.add_tool(f)": "mcp.tool(f)",
+    "mcp.add_tool(f, name='a', description='b')": "mcp.tool(name='a', description='b')(f)",
+    "mcp.run(transport='stdio')": "mcp.run()",
+    "mcp.run(transport='sse', port=9)": "mcp.run_http(port=9, no_auth=True)",
+    "mcp.run(t)": 'mcp.run() if t == "stdio" else mcp.run_http(no_auth=True)',
+    "import asyncio\nasyncio.run(mcp.run_http_async(port=9))": (
+        "asyncio\nmcp.run_http(port=9, no_auth=True)"
+    ),
+    "import asyncio\nasyncio.run(f())": "asyncio.run(f())",
+    "import asyncio\nasyncio.run(waiting)": "asyncio.run(waiting)",
+    "from .notes import *": "from .notes import *",
+    f"{STDIO}def f():\n  with open(n) as a: ...\nasync def g():\n"
+    "  # served\n  async with stdio_server() as (a, b): await mcp.run(a, b)\ng()": (
+        "def g():\n  # served\n  mcp.run()\n"
+    ),
+    f"{STDIO}async def f():\n  async with stdio_server() as (a, b):\n    if x: ...\n"
+    "    await mcp.run(a, b)\nf()": "def f():\n  if x: ...\n  mcp.run()\n",
+    f"{CURRENT}@mcp.tool\ndef f(a=1, *, ctx: Context = CurrentContext()): ...": (
+        "def f(a: Any=1, *, ctx: ToolContext): ..."
+    ),
+    f"{CURRENT}@mcp.tool\ndef f(a=1, ctx: Context = CurrentContext()): ...": (
+        "def f(ctx: ToolContext, a: Any=1): ..."
+    ),
+    f"from typing import Any\nx: Any = 1\n{CURRENT}@mcp.tool\ndef f(a): ...": "def f(a: Any): ...",
+    '# /// script\n# dependencies = ["fastmcp>=2", "mcp[cli]", "httpx"]\n# ///': (
+        '# dependencies = ["foundation-rt", "foundation-rt", "httpx"]'
+    ),
 }
 
 
@@ -422,6 +497,7 @@ async def test_prompts_that_are_added_and_removed_are_registered() -> None:
     ("text", "expected"),
     [
         ("LIBRARY: str = 'FastMCP'", "LIBRARY: str = 'FastMCP'"),
+        ("X: TypeAlias = 'FastMCP |'", "X: TypeAlias = 'FastMCP |'"),
         ("X: TypeAlias = 'FastMCP | dict[str, int]'", 'X: TypeAlias = "Server | dict[str, int]"'),
         (
             "X: TypeAlias = 'FastMCP | Callable[[int | str], None]'",
@@ -540,6 +616,25 @@ DECISIONS = {
     ),
     f"{SERVER}mcp._mcp_server.subscribe_resource()(f)\n": (3, "resource_updated(uri)"),
     f"{SERVER}@mcp.custom_route('/a')\nasync def f(r): ...\n": (3, "http_app"),
+    f"{SERVER}async def f(c: Context):\n  x = await c.read_resource(u)\n  x.contents[0].content": (
+        5,
+        ".blob",
+    ),
+    f"{SERVER}b = FastMCP()\nasync def f(c: Context):\n  await c.notify_tools_changed()\n": (
+        5,
+        "server.list_changed",
+    ),
+    f"{SERVER}def f():\n  c = mcp.get_context()\n  c.info('a')\n": (4, "take a ToolContext"),
+    f"{SERVER}b = FastMCP(tools=tools)\n": (3, "no such argument"),
+    f"{SERVER}mcp.add_prompt(p)\n": (3, "server.register_prompt"),
+    f"{SERVER}mcp.add_prompt(Prompt(p))\n": (3, "server.register_prompt"),
+    f"{SERVER}mcp.add_resource(TextResource(uri=u))\n": (3, "server.register_resource"),
+    f"{SERVER}@mcp.tool(annotations={{**x}})\ndef f(): ...\n": (3, "give ToolAnnotations"),
+    f"{SERVER}@mcp.tool(app=x)\ndef f(): ...\n": (3, "into meta="),
+    f"{SERVER}@mcp.tool(app=AppConfig(**x))\ndef f(): ...\n": (3, "into meta="),
+    f"{SERVER}@mcp.tool\ndef f(**more): ...\n": (4, "name the parameters"),
+    f"{SERVER}@mcp.completion()\ndef f(ref, argument): ...\n": (4, "take one CompletionRequest"),
+    "from fastmcp import *\n": (1, "import what is used by name"),
 }
 
 
@@ -613,6 +708,7 @@ async def test_middleware_of_second_sdk_stays_in_a_server_that_is_rewritten() ->
         ("run('http', auth=f)", "mcp.run_http(auth=f)", "http.api_keys"),
         ("run('http', uvicorn_config=f)", "uvicorn_config=f, no_auth=True)", "with uvicorn"),
         ("run('http', **f)", "**f", "look at what"),
+        ("http_app('/a', f)", "mcp.asgi_app('/a', f)", "give f by its name"),
     ],
 )
 def test_option_of_serving_stays_and_is_listed(call: str, kept: str, words: str) -> None:
@@ -736,7 +832,6 @@ def test_server_that_a_lifespan_ignores_is_no_other_one() -> None:
         "mcp = MCPServer('a')\n"
         "async def f(ctx: Context):\n"
         "    await ctx.session.send_tool_list_changed()\n"
-        ("http_app('/a', f)", "mcp.asgi_app('/a', f)", "give f by its name"),
     )
     result = migrate_source(text)
     assert result.open_findings == () and 'mcp.list_changed("tools")' in result.text
@@ -776,6 +871,56 @@ def test_server_that_a_function_made_is_one() -> None:
     assert "serve_other is no coroutine any more" in finding.text
 
 
+IN_PART = {
+    "from mcp.server.lowlevel.helper_types import ReadResourceContents\n"
+    "x = ReadResourceContents('a', 'b')": (
+        "x = TextContents(text='a', mime_type='b')",
+        "give it uri=",
+    ),
+    f"{ERRORS}McpError()": ("ToolError()", "an error has a code and a message"),
+    f"{ERRORS}McpError(7, 'a')": ("ToolError(ErrorCode.INTERNAL, 'a')", "7 became INTERNAL"),
+    f"{MESSAGES}UserMessage(**x)": ("PromptMessage(**x)", "give it a role and a content"),
+    "f(FastMCP(lifespan=g))": ("f(Server())", "after the server was made: server.lifespan(g)"),
+    "from mcp.server.streamable_http_manager import StreamableHTTPSessionManager as S\n"
+    "S(event_store=x)": ("S(event_store=x)", "make it of a server: server.asgi_app()"),
+    "@mcp.tool\ndef f(data: bytes): ...": ("data: bytes", "bytes are sent in base64 here"),
+}
+
+
+@pytest.mark.rule("MIGR-07")
+@pytest.mark.parametrize("text", IN_PART)
+def test_what_is_rewritten_in_part_is_listed(text: str) -> None:
+    changed, words = IN_PART[text]
+    result = migrate_source(f"{SERVER}{text}\n")
+    assert changed in result.text
+    assert any(words in each.text for each in result.findings)
+
+
+TYPES = (
+    "TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink, ToolAnnotations, "
+    "PromptMessage, PromptArgument"
+)
+AT_THE_TOP = {
+    '"""Notes."""\nfrom fastmcp import FastMCP\nmcp = FastMCP()\n': (
+        '"""Notes."""\n\nfrom foundation_rt import Server\nmcp = Server()\n'
+    ),
+    "from fastmcp import FastMCP\nimport os; mcp = FastMCP()\n": (
+        "from foundation_rt import Server\nimport os; mcp = Server()\n"
+    ),
+    f"from mcp.types import {TYPES}\nx = [{TYPES}, Tool]\n": (
+        "from foundation_rt import (\n    Audio,\n    EmbeddedResource,\n    Image,\n"
+    ),
+    "from __future__ import annotations\nfrom mcp import ClientSession\nx: ClientSession\n"
+    "def f(): ClientSession()\n": "annotations\nfrom typing import Any\nfrom mcp import Client",
+}
+
+
+@pytest.mark.rule("MIGR-02", "MIGR-10")
+@pytest.mark.parametrize("text", AT_THE_TOP)
+def test_imports_are_at_the_top_before_what_uses_them(text: str) -> None:
+    assert AT_THE_TOP[text] in migrate_source(text).text
+
+
 PACKAGE = {
     "server.py": """\
 from mcp.server import MCPServer
@@ -798,9 +943,10 @@ from shop import server as s
 
 def main() -> None:
     anyio.run(s.serve, "c", backend="trio")
+    asyncio.run(s.serve("d"))
     asyncio.run(asyncio.sleep(0))
 """,
-    "alone.py": "import asyncio\n\nasyncio.run(asyncio.sleep(0))\n",
+    "alone.py": "import asyncio\nfrom os.path import *\n\nasyncio.run(asyncio.sleep(0))\n",
 }
 
 
@@ -827,7 +973,7 @@ def test_callers_in_other_files_call_what_serves(
     assert written["alone.py"] == PACKAGE["alone.py"]
     assert written["__init__.py"].endswith('def main() -> None:\n\n    serve("b")\n')
     assert written["other.py"].startswith("import asyncio\n")
-    assert 's.serve("c")\n' in written["other.py"]
+    assert 's.serve("c")\n    s.serve("d")\n' in written["other.py"]
     code = "import sys; sys.path.insert(0, sys.argv[1]); import shop; shop.main()"
     run_source(code, tmp_path)
 

@@ -107,6 +107,18 @@ async def test_what_a_server_transforms_moves_to_its_mount(text: str) -> None:
 
 
 @pytest.mark.rule("MIGR-25")
+async def test_a_tool_that_is_made_has_the_options_of_the_other_one() -> None:
+    text = '@mcp.tool(name="look", version="1", title="Look", description="It looks.")\n'
+    text += "def see(a: int) -> int:\n    return a\n"
+    text += 'stock.add_tool(Tool.from_tool(see, title="See"))\nmcp.mount(stock, "st")\n'
+    async with TestClient(migrated(HEAD + OTHER + text)) as client:
+        tools = {each["name"]: each for each in (await client.request("tools/list"))["tools"]}
+        assert tools["st_look"]["title"] == "See"
+        assert tools["st_look"]["description"] == "It looks."
+        assert await client.call("st_look", a=1) == 1
+
+
+@pytest.mark.rule("MIGR-25")
 async def test_names_of_a_mount_are_a_transform() -> None:
     text = f'{HEAD}{OTHER}mcp.mount(stock, tool_names={{"count": "number"}})\n'
     text += "mcp.add_transform(PromptsAsTools(mcp))\n"
@@ -145,6 +157,7 @@ OPEN = {
     "mcp.add_tool(Tool.from_tool(search, transform_args=found))": "write found out, as a dict",
     "mcp.add_tool(Tool.from_tool(search, **found))": "its arguments by name",
     'mcp.mount(o, "o", tool_names={"a": "b"})': "names begin with the prefix here",
+    "mcp.mount(**found)": "look at what found passes",
     "mcp.mount(mcp, tool_names={**found})": "write the dict out, without **",
     "@mcp.tool\ndef f(ctx: Context) -> int: ...\nmcp.add_tool(Tool.from_tool(f))": "ctx.state",
     '@mcp.tool(version="latest")\ndef f() -> int: ...': "it begins with a digit here",
