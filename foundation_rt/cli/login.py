@@ -106,10 +106,7 @@ def _logout(line: CommandLine) -> int:
 
 
 def _end(url: str, login: OAuth, output: Output) -> int:
-    try:
-        was_there, is_revoked = asyncio.run(Authorizer(url, login).logout())
-    except MCPError as error:
-        return report(error, output)
+    was_there, is_revoked = asyncio.run(Authorizer(url, login).logout())
     if not was_there:
         return report(not_logged_in(url), output)
     kept = "" if is_revoked else " Its token was not revoked: it is good until it ends."
