@@ -175,10 +175,9 @@ async def _fill_in(person: Person, form: ElicitationRequest) -> dict[str, Any]:
 
 
 async def _field(
-    person: Person, form: ElicitationRequest, name: str, about: Any, is_required: bool
+    person: Person, form: ElicitationRequest, name: str, about: Mapping[str, Any], is_required: bool
 ) -> tuple[bool, Any]:
     """Ask for a field until the answer is valid; return whether there is a value, and the value."""
-    about = about if isinstance(about, Mapping) else {}
     choices = _choices(about)
     question = f"  {_line(name)}{_line(_described(about, choices, is_required))}"
     for number, (value, title) in enumerate(choices, 1):
