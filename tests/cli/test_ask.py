@@ -18,7 +18,8 @@ from tests.features.test_skills import write_skill
 from tests.lab.models.failing_vendor import FAILURES, KEY, failing_vendor, here
 from tests.lab.models.fake_models import FakeModels
 from tests.lab.programs.terminal import Terminal
-from tests.lab.servers.process import run
+from tests.lab.servers import fork_server
+from tests.lab.servers.process import PATIENCE, environment, run
 from tests.lab.waiting import block_until
 
 APP = """
@@ -50,6 +51,15 @@ def read() -> str:
 async def who(ctx: ToolContext) -> str:
     answer = await ctx.elicit("Who are you?", FORM)
     return f"{answer.action} {answer.content}"
+
+@server.tool(annotations=ToolAnnotations(read_only=True))
+async def pay(ctx: ToolContext) -> str:
+    return f"it was {(await ctx.elicit_url('Pay', 'https://pay.example.com/1')).action}"
+
+@server.tool(annotations=ToolAnnotations(read_only=True))
+async def think(ctx: ToolContext) -> str:
+    await ctx.report_progress(1, 2, "half of it")
+    return (await ctx.sample("Say hello", max_tokens=50)).text or ""
 
 @server.tool(annotations=ToolAnnotations(read_only=True))
 async def wait(path: str, ctx: ToolContext) -> str:
@@ -224,15 +234,85 @@ def test_server_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("CLI-35")
-@pytest.mark.parametrize(("answer", "read"), [("y", "noted milk"), ("n", "The user refused")])
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [("y\n", "noted milk"), ("n\n", "The user refused"), ("\x04", "The user refused")],
+)
 def test_person_at_a_terminal_approves(tmp_path: Path, answer: str, read: str) -> None:
     options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
     with Terminal("ask", *options, "Note milk", cwd=tmp_path) as terminal:
         terminal.wait_for('Call desk:note {"text":"milk\\u001b[2J"}?')
         terminal.wait_for("> ")
-        terminal.type(f"{answer}\n")
+        terminal.type(answer)
         terminal.wait_for(read)
         assert terminal.exit_code() == 0
+
+
+@pytest.mark.rule("CLI-35")
+@pytest.mark.parametrize(
+    ("tool", "question", "typed", "read"),
+    [
+        ("pay", "n: decline > ", "y\n", "it was accept"),
+        ("think", 'Let desk ask the model {"messages":', "n\n", "desk:think: half of it"),
+    ],
+)
+def test_person_at_a_terminal_answers_what_a_server_asks(
+    tmp_path: Path, tool: str, question: str, typed: str, read: str
+) -> None:
+    call = {"call": f"desk:{tool}", "arguments": {}}
+    options = prepared(tmp_path, [[call], [{"echo": "result"}]])
+    with Terminal("ask", *options, "Do it", cwd=tmp_path) as terminal:
+        terminal.wait_for(question)
+        terminal.wait_for("> ")
+        terminal.type(typed)
+        terminal.wait_for(read)
+        assert terminal.exit_code() == 0
+
+
+@pytest.mark.rule("CLI-31")
+def test_signal_ends_a_question(tmp_path: Path) -> None:
+    options = prepared(tmp_path, [[CALL]])
+    with Terminal("ask", *options, "Note milk", cwd=tmp_path) as terminal:
+        terminal.wait_for("> ")
+        terminal.signal(signal.SIGINT)
+        assert terminal.exit_code() == 130
+        assert "Traceback" not in terminal.text
+
+
+@pytest.mark.rule("CLI-35", "CLI-37")
+@pytest.mark.parametrize(
+    "shell",
+    [
+        ("setsid", "-w", "sh", "-c", 'echo "Note milk" | "$@"'),  # at no terminal
+        ("setsid", "-c", "-w", "sh", "-mc", 'echo "Note milk" | "$@" & wait $!'),  # behind it
+    ],
+)
+def test_nobody_is_asked_where_a_terminal_cannot_be_read(
+    tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    options = prepared(tmp_path, [[CALL], [{"echo": "result"}]])
+    program = (*shell, "sh", sys.executable, "-m", "foundation_rt")
+    with Terminal("ask", *options, cwd=tmp_path, program=program) as terminal:
+        assert terminal.exit_code() == 5
+        assert "nobody is there who could approve it: desk:note" in terminal.text
+
+
+@pytest.mark.rule("CLI-34")
+def test_terminal_is_no_question(tmp_path: Path) -> None:
+    with Terminal("ask", cwd=tmp_path) as terminal:
+        assert terminal.exit_code() == 2
+        assert "ask needs a QUESTION" in terminal.text
+
+
+@pytest.mark.rule("CLI-20", "CLI-37")
+@pytest.mark.parametrize("streams", [">/dev/full", ">&-"])
+def test_answer_that_cannot_be_written_ends_the_command(tmp_path: Path, streams: str) -> None:
+    options = prepared(tmp_path, [["Let me see. ", CALL], ["Done."]])
+    words = [sys.executable, "-m", "foundation_rt", "ask", "--yes", *options, "hi"]
+    shell = ["sh", "-c", f'"$@" {streams}', "sh", *words]
+    pipes = {"capture_output": True, "text": True, "timeout": PATIENCE}
+    done = fork_server.run(shell, cwd=tmp_path, env=environment(), **pipes)
+    assert (done.returncode, "desk:note is done" in done.stderr) == (4, False)
 
 
 @pytest.mark.rule("CLI-35")
@@ -308,7 +388,7 @@ async def test_key_and_address_of_env_go_together_beside_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    async with FakeModels([["hello"]]) as fake:
+    async with FakeModels([["hello"]] * 2) as fake:
         url = fake.config("openai").base_url
         (tmp_path / ".env").write_text(
             f"LLM_PROVIDER=openai\nLLM_MODEL=fake-1\nLLM_BASE_URL={url}\nOPENAI_API_KEY=own\n"
@@ -316,6 +396,10 @@ async def test_key_and_address_of_env_go_together_beside_the_demo(
         ended = await asyncio.to_thread(run, "ask", "hi", cwd=tmp_path)
         assert (ended.stdout, ended.stderr) == ("hello\n", "")
         assert [each.key for each in fake.requests] == ["own"]
+        with (tmp_path / ".env").open("a") as file:
+            file.write("FOUNDATION_RT_HOST__APPROVE_ALL=true\n")
+        noted = await asyncio.to_thread(run, "ask", "hi", cwd=tmp_path)
+        assert "warning: FOUNDATION_RT_HOST__APPROVE_ALL in .env does not count" in noted.stderr
 
 
 @pytest.mark.rule("LLM-94", "CLI-36")

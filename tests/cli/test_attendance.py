@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pty
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from foundation_rt import Audio, Image, Text
+from foundation_rt.cli.person import InputClosedError, Person
+from foundation_rt.cli.questions import answer_as_model, ask_form, ask_page
+from foundation_rt.client.handlers.elicitation import ElicitationUrlRequest
+from foundation_rt.features.server_requests.sampling import SamplingMessage, ToolUse
 from tests.lab.programs.terminal import Terminal
 from tests.lab.servers.process import run
+from tests.lab.waiting import until
 
 APP = r"""
 import asyncio, pathlib
@@ -147,6 +160,124 @@ def test_person_answers_as_the_model_or_refuses(tmp_path: Path) -> None:
         shown.wait_for("refuses.")
         shown.type("\x04")
         assert shown.exit_code() == 3
+
+
+@contextmanager
+def person_who_types(text: str) -> Iterator[Person]:
+    """Yield a person at a terminal of this process, who has typed this already."""
+    ours, theirs = pty.openpty()
+    os.write(ours, text.encode())
+    try:
+        yield Person(theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.rule("CLI-52")
+@pytest.mark.parametrize(
+    ("schema", "typed", "value", "shown"),
+    [
+        ({"type": "number", "minimum": 0}, "-1\n1.5\n", 1.5, "(number, at least 0) > "),
+        ({"type": "integer", "maximum": 9}, "1.5\n3\n", 3, "(whole number, at most 9) > "),
+        ({"type": "boolean"}, "maybe\nYES\n", True, "is yes or no"),
+        ({"type": "boolean"}, "n\n", False, "(yes or no) > "),
+        (
+            {"type": "string", "enum": ["s", "l"], "enumNames": ["small", "large"]},
+            "large\n",
+            "l",
+            "",
+        ),
+        ({"type": "array", "items": {"type": "string"}}, "a, b,\n", ["a", "b"], ""),
+        ({"type": "array"}, "a\n", ["a"], "(several, with commas between) > "),
+        ({"oneOf": 5}, "7\n", 7, "field > "),
+        ({"oneOf": [{"const": "s"}, {}]}, "s\n", "s", "1 s\n  > "),
+        ({}, '["a"]\n', ["a"], "field > "),
+        ({}, "plain\n", "plain", "field > "),
+    ],
+)
+async def test_any_field_of_another_server_is_read_as_its_type(
+    schema: Any, typed: str, value: Any, shown: str, capsys: Captured
+) -> None:
+    form = {"type": "object", "properties": {"field": schema}, "required": ["field"]}
+    with person_who_types(f"{typed}yes\n") as person:
+        result = await ask_form(person, "desk", "Well?", form)
+    assert (result.action, result.content) == ("accept", {"field": value})
+    assert shown in capsys.readouterr().err
+
+
+@pytest.mark.rule("CLI-52")
+async def test_form_without_fields_is_agreed_to(capsys: Captured) -> None:
+    with person_who_types("y\n") as person:
+        result = await ask_form(person, "desk", "Delete it?", {"properties": {}})
+    assert (result.action, result.content) == ("accept", {})
+    assert "Enter takes a default" not in capsys.readouterr().err
+
+
+@pytest.mark.rule("CLI-52")
+@pytest.mark.parametrize(
+    ("typed", "opens", "action", "shown"),
+    [
+        ("o\n", True, "accept", ""),
+        ("o\n", False, "accept", "There is no browser here: open the address by hand."),
+        ("\x04", True, "cancel", ""),
+    ],
+)
+async def test_page_is_opened_for_who_wants_it(
+    typed: str,
+    opens: bool,
+    action: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or opens)
+    page = ElicitationUrlRequest("Pay", "https://pay.example.com/1")
+    with person_who_types(typed) as person:
+        assert (await ask_page(person, "desk", page)).action == action
+    assert opened == ([] if action == "cancel" else [page.url])
+    assert shown in capsys.readouterr().err
+
+
+@pytest.mark.rule("CLI-53")
+async def test_model_is_shown_what_is_no_text_by_its_kind(capsys: Captured) -> None:
+    blocks = [Image(b"\x89PNG", mime_type="image/png"), Audio(b"mp3", mime_type="audio/mpeg")]
+    messages = [
+        SamplingMessage("user", blocks),
+        SamplingMessage("assistant", ToolUse("1", "echo", {})),
+    ]
+    request: Any = SimpleNamespace(max_tokens=9, system_prompt=None, messages=messages)
+    with person_who_types("Hello\n\x04") as person:
+        result = await answer_as_model(person, "desk", request)
+    assert result is not None and result.content == (Text("Hello"),)
+    said = capsys.readouterr().err
+    assert "system:" not in said
+    assert (
+        "  user: [image/png, 4 bytes]\n    [audio/mpeg, 3 bytes]\n  assistant: [ToolUse]\n" in said
+    )
+
+
+@pytest.mark.rule("CLI-47")
+async def test_answer_to_a_question_that_was_given_up_is_the_next_ones(capsys: Captured) -> None:
+    ours, theirs = pty.openpty()
+    person = Person(theirs)
+    given_up = asyncio.ensure_future(person.ask("first? "))
+    await until(lambda: "first? " in capsys.readouterr().err, "the person is asked")
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    second = asyncio.ensure_future(person.ask("second? "))
+    await until(lambda: "second? " in capsys.readouterr().err, "the person is asked again")
+    os.write(ours, b"yes\n")
+    assert await second == "yes"
+    os.close(ours)  # the terminal is gone
+    with pytest.raises(InputClosedError):
+        await person.ask("third? ")
+    os.close(theirs)
+    assert await person.read_line("fourth? ") is None
 
 
 @pytest.mark.rule("CLI-47")

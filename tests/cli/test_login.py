@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.cli.main import main
 from tests.lab.login.oauth_world import World, running_world, where_it_leads
 from tests.lab.servers import fork_server
+from tests.lab.servers.http_server import free_port
 from tests.lab.servers.process import PATIENCE, command, environment
 
 BROWSER = f"""#!{sys.executable}
@@ -92,6 +95,9 @@ def test_entry_of_a_file_says_which_client_logs_in(person: Person) -> None:
     assert world.paths("/token")[0].headers["authorization"].startswith("Basic ")
     assert person.runs("call", "it", "--servers", "servers.json", "echo").stdout == "done\n"
     assert person.runs("call", url, "echo").stdout == "done\n"  # the URL alone finds it, too
+    assert person.runs("logout", "it", "--servers", "servers.json").stdout.startswith("Logged out")
+    assert world.is_revoked
+    assert person.runs("login", "it", "--servers", "servers.json").returncode == 0
     world.answers["/revoke"] = (500, b"")
     ran = person.runs("logout", "--all")
     assert "Its token was not revoked" in ran.stdout
@@ -126,6 +132,45 @@ def test_options_say_which_client_logs_in(person: Person) -> None:
         "The credentials belong to https://login.example.com"
         in person.runs("login", url, *elsewhere).stderr
     )
+
+
+@pytest.mark.rule("CLI-101", "CAUTH-52")
+def test_person_may_log_in_on_another_device_and_at_a_port_of_their_choice(person: Person) -> None:
+    url, world, port = person.world.url, person.world, free_port()
+    ran = person.runs("login", url, "--device")
+    assert ran.stderr == f"Open {world.issuer}/enter and enter ABCD-EFGH\n"
+    assert "Logged in to" in ran.stdout and not world.paths("/authorize")
+    assert person.runs("login", url, "--port", str(port)).returncode == 0
+    asked = world.paths("/authorize")[0].form
+    assert asked["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
+
+
+@pytest.mark.rule("CLI-102")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--all", "http://127.0.0.1:1/mcp"), "--all goes without a TARGET"),
+        ((), "name the TARGET to log out of, or --all"),
+    ],
+)
+def test_logout_is_from_one_server_or_all(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["logout", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.rule("CLI-101", "CLI-31")
+def test_login_that_is_interrupted_leaves_nothing(person: Person) -> None:
+    words = command("login", person.world.url, "--no-browser")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with fork_server.Popen(words, env=person.environment, text=True, **pipes) as ran:
+        assert ran.stderr is not None
+        assert next(line for line in ran.stderr if "Paste that address" in line)
+        ran.send_signal(signal.SIGINT)
+        out, err = ran.communicate(timeout=PATIENCE)
+    assert (ran.returncode, out, "Traceback" in err) == (3, "", False)
+    assert not person.tokens
 
 
 @pytest.mark.rule("CLI-101")
