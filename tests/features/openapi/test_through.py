@@ -15,11 +15,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foundation_rt import Server, ToolError
+from foundation_rt import Server, ToolError, Transform
 from foundation_rt.testing import TestClient
 from tests.lab.peers.echo_api import EchoApi, echo_api
 from tests.lab.sizes import examples
 
+QUIET = {"logging": {"level": "error"}}
 STYLES = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
@@ -86,9 +87,7 @@ class Through:
 
     def __init__(self, api: EchoApi) -> None:
         self.runner = asyncio.Runner()
-        self.server = Server.from_openapi(
-            document(), base_url=f"{api.url}/base", config={"logging": {"level": "error"}}
-        )
+        self.server = Server.from_openapi(document(), base_url=f"{api.url}/base", config=QUIET)
         self.client = TestClient(self.server)
         self.runner.run(self.client.__aenter__())
 
@@ -101,11 +100,16 @@ class Through:
 
 
 @pytest.fixture(scope="module")
-def through() -> Iterator[Through]:
-    with echo_api() as api:
-        found = Through(api)
-        yield found
-        found.close()
+def api() -> Iterator[EchoApi]:
+    with echo_api() as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def through(api: EchoApi) -> Iterator[Through]:
+    found = Through(api)
+    yield found
+    found.close()
 
 
 def parsed(location: str, style: str, explode: bool, shape: str, raw: str) -> Any:
@@ -275,3 +279,142 @@ def test_text_body_is_a_text_and_bytes_are_base64(through: Through) -> None:
     assert body_of(through.call("text", {"body": "å\n"})) == "å\n".encode()
     with pytest.raises(ToolError, match=r"body.*base64"):
         through.call("bytes", {"body": "no base64!"})
+
+
+# -- every place, exactly as it is written -------------------------------------------------------
+
+OF_JSON: dict[str, Any] = {"application/json; charset=utf-8": {"schema": {}}}
+JOINED: dict[str, Any] = {"in": "query", "explode": False}
+OPEN: dict[str, Any] = {"in": "query", "allowReserved": True}
+HEADER: dict[str, Any] = {"in": "header"}
+PLACES: list[tuple[dict[str, Any], Any, str]] = [
+    # a parameter `v` of the document, its value, and what arrives; or the words of a refusal
+    ({"in": "path", "content": OF_JSON}, ["a/b"], "/%5B%22a%2Fb%22%5D"),
+    ({"in": "path", "style": "matrix", "explode": True}, ["a", 1], "/;v=a;v=1"),
+    ({"in": "path", "style": "label", "explode": True}, {"a": "b.c", "n": None}, "/.a=b%2Ec"),
+    ({"in": "path"}, {"a": "b/c"}, "/a,b%2Fc"),
+    ({"in": "query", "content": OF_JSON}, {"a": [1]}, "v=%7B%22a%22%3A%5B1%5D%7D"),
+    ({"in": "query", "content": {"text/plain": {}}}, "a&b", "v=a%26b"),
+    ({"in": "query", "style": "matrix"}, ["a", "b"], "v=a&v=b"),
+    (JOINED, ["a", "b,c", None], "v=a,b%2Cc"),
+    (JOINED, [], ""),
+    (OPEN, "a/b?c&d", "v=a/b?c%26d"),
+    ({**OPEN, "explode": False}, ["a/b", "c,d"], "v=a/b,c%2Cd"),
+    (
+        {"in": "query", "style": "deepObject"},
+        {"a": {"b": [1, None]}, "c": "x"},
+        "v%5Ba%5D%5Bb%5D%5B0%5D=1&v%5Bc%5D=x",
+    ),
+    ({"in": "query", "style": "deepObject"}, {"a]": 1}, "'a]' must have no brackets"),
+    ({**JOINED, "style": "pipeDelimited"}, ["a|b"], r"no '|' in an item"),
+    ({**JOINED, "style": "spaceDelimited"}, ["a b"], r"no ' ' in an item"),
+    ({**HEADER, "content": OF_JSON}, {"a": [1]}, '{"a":[1]}'),
+    (HEADER, ["a", 1], "a,1"),
+    (HEADER, {"a": 1, "b": "c"}, "a,1,b,c"),
+    ({**HEADER, "explode": True}, {"a": 1, "b": "c"}, "a=1,b=c"),
+    ({**HEADER, "explode": True}, {"a=b": 1}, "must have no `=` in its names"),
+    (HEADER, ["a,b"], "must have no comma"),
+    (HEADER, "a\r\nx-other: b", "must have no control characters"),
+    (HEADER, " a", "no spaces at its ends"),
+]
+
+
+async def sent(api: EchoApi, operation: dict[str, Any], path: str = "/", **arguments: Any) -> Any:
+    """Return what arrives at the API from a call of an operation."""
+    given = {"openapi": "3.1.0", "info": {}, "paths": {path: {"post": operation}}}
+    transform = arguments.pop("transform", None)
+    server = Server.from_openapi(given, base_url=api.url, config=QUIET, transform=transform)
+    async with TestClient(server) as client:
+        return await client.call("x", **arguments)
+
+
+@pytest.mark.rule("OAPI-20", "OAPI-21")
+@pytest.mark.parametrize(("parameter", "value", "outcome"), PLACES)
+async def test_value_arrives_as_its_place_writes_it(
+    api: EchoApi, parameter: dict[str, Any], value: Any, outcome: str
+) -> None:
+    place = parameter["in"]
+    operation = {"operationId": "x", "parameters": [{"name": "v", "schema": {}, **parameter}]}
+    try:
+        arrived = await sent(api, operation, "/{v}" if place == "path" else "/", v=value)
+    except ToolError as refusal:
+        assert refusal.details is not None and refusal.details["reason"] == "not_sendable"
+        assert outcome in refusal.message
+    else:
+        assert (arrived["headers"]["v"] if place == "header" else arrived[place]) == outcome
+
+
+@pytest.mark.rule("OAPI-21")
+@pytest.mark.parametrize(
+    ("value", "words"), [({1}, "An argument is no JSON"), ("\ud800", "no valid Unicode text")]
+)
+async def test_value_of_a_program_that_is_no_json_is_refused(
+    api: EchoApi, value: Any, words: str
+) -> None:
+    shape = {"x": {"arguments": {"v": {"from": lambda context: value}}}}
+    operation = {"operationId": "x", "parameters": [{"name": "v", "in": "query", "schema": {}}]}
+    with pytest.raises(ToolError, match=words):
+        await sent(api, operation, transform=Transform(shape))
+
+
+FILE = {"type": "string", "format": "binary"}
+IMAGE = {"contentType": "image/*, image/png"}
+FORMS: list[tuple[str, dict[str, Any], dict[str, Any], Any, str]] = [
+    # media type, schema, `encoding` of `v`, the value of `v`, what arrives
+    ("x-www-form-urlencoded", {}, {"style": "spaceDelimited"}, ["a", "b"], "v=a%20b"),
+    ("x-www-form-urlencoded", {}, {"style": "form", "explode": False}, ["a", "b"], "v=a,b"),
+    ("x-www-form-urlencoded", {}, {"style": "deepObject"}, {"a": [1]}, "v%5Ba%5D%5B0%5D=1"),
+    ("x-www-form-urlencoded", {}, {}, {"a": 1}, "v=%7B%22a%22%3A1%7D"),
+    ("x-www-form-urlencoded", {}, {}, None, ""),
+    ("form-data", {}, {}, {"a": 1}, "\r\nContent-Type: application/json\r\n\r\n{"),
+    ("form-data", {}, {}, True, '; name="v"\r\n\r\ntrue\r\n'),
+    ("form-data", {}, {"contentType": "text/csv"}, "a,b", "\r\nContent-Type: text/csv\r\n\r\na,b"),
+    (
+        "form-data",
+        {},
+        IMAGE,
+        {"data": "aGk="},
+        "\r\nContent-Type: application/octet-stream\r\n\r\nhi",
+    ),
+    ("form-data", {}, {"contentType": "*/*"}, {"data": "aGk="}, '; filename="v"\r\n'),
+    (
+        "form-data",
+        {"type": "array", "items": FILE},
+        {},
+        [{"data": "aGk=", "filename": 'a"\r\nb', "mime_type": "a/b"}],
+        '; name="v"; filename="a%22%0D%0Ab"\r\nContent-Type: a/b\r\n\r\nhi\r\n',
+    ),
+    ("form-data", FILE, {}, {"data": "", "mime_type": "a\r\nb"}, "visible ASCII"),
+]
+
+
+@pytest.mark.rule("OAPI-23", "OAPI-18")
+@pytest.mark.parametrize(("media_type", "schema", "encoding", "value", "outcome"), FORMS)
+async def test_property_of_a_form_arrives_as_its_encoding_says(
+    api: EchoApi,
+    media_type: str,
+    schema: dict[str, Any],
+    encoding: dict[str, Any],
+    value: Any,
+    outcome: str,
+) -> None:
+    content = {
+        "schema": {"type": "object", "properties": {"v": schema, "open": True}},
+        "encoding": {"v": encoding},
+    }
+    kind = f"{'multipart' if media_type == 'form-data' else 'application'}/{media_type}"
+    body = {"required": True, "content": {kind: content}}
+    operation = {"operationId": "x", "requestBody": body}
+    try:
+        arrived = body_of(await sent(api, operation, v=value)).decode()
+    except ToolError as refusal:
+        assert outcome in refusal.message
+    else:
+        assert outcome in arrived if media_type == "form-data" else outcome == arrived
+
+
+@pytest.mark.rule("OAPI-17")
+async def test_form_that_is_no_object_is_sent_as_its_text(api: EchoApi) -> None:
+    content = {"application/x-www-form-urlencoded": {"schema": {"type": "string"}}}
+    operation = {"operationId": "x", "requestBody": {"required": True, "content": content}}
+    assert body_of(await sent(api, operation, body="a=b&c")) == b"a=b&c"
