@@ -67,6 +67,8 @@ def test_document_is_read_from_mapping_path_and_text(tmp_path: Path) -> None:
         ("/nowhere/api.json", "cannot be read"),
         (b"a: [", "neither JSON nor YAML"),
         (document(None), "no `paths`"),
+        pytest.param(b" " * ((64 << 20) + 1), "larger than 64 MiB", id="large"),
+        pytest.param(b"#" * ((16 << 20) + 1), "16 MiB: write it in JSON", id="large YAML"),
     ],
 )
 def test_what_is_no_document_is_refused_with_advice(given: Any, words: str) -> None:
@@ -78,10 +80,12 @@ def test_what_is_no_document_is_refused_with_advice(given: Any, words: str) -> N
 def test_yaml_is_read_by_the_rules_of_1_2() -> None:
     text = (
         f"{HEAD}x-a: [no, on, 010, 0x10, 2020-01-01, 1.5, null, true, 12:30:45]\nx-b: {{200: a}}\n"
+        "x-d: [! 1, !!str 1, !!int 0o17, !!float 1, !!null null, '1']\n"
     )
     found = read_document(text).document
     assert found["x-a"] == ["no", "on", 10, 16, "2020-01-01", 1.5, None, True, "12:30:45"]
     assert found["x-b"] == {"200": "a"}
+    assert found["x-d"] == ["1", "1", 15, 1, None, "1"]
 
 
 BOMB = "\n".join(
@@ -109,6 +113,9 @@ BOMB = "\n".join(
         f"a: [{'1,' * 1_000_001}]",
         "".join(f"x{n}: &x{n} [{f'*x{n - 1}' if n else 1}]\n" for n in range(300)),
         "? [a]\n: b",
+        "a: &a 1\n*a : b",
+        "a: !!int x",
+        "a: !!map [b]",
         "a: *b",
         "a: 1\n--- \nb: 2",
         "\x00",
@@ -141,6 +148,10 @@ def test_limits_beyond_64_bits_are_doubles() -> None:
 def test_aliases_of_honest_yaml_are_followed() -> None:
     found = read_document(f"{HEAD}x-a: &a {{b: 1}}\nx-c: [*a, *a]\n").document
     assert found["x-c"] == [{"b": 1}, {"b": 1}]
+    assert parse_yaml(b"&k a: &v b\nc: {*k : 1, *v : 2}", max_values=99, max_depth=9) == {
+        "a": "b",
+        "c": {"a": 1, "b": 2},
+    }
     text = b"a: &a [{b: 1}]\nc: [*a]"
     assert parse_yaml(text, max_values=99, max_depth=4)["c"] == [[{"b": 1}]]
     with pytest.raises(ValueError, match="deeper than 3"):
@@ -154,14 +165,16 @@ def test_references_lead_to_files_in_the_folder(tmp_path: Path) -> None:
   /x:
     get:
       operationId: x
-      parameters: [{{$ref: 'parts/all.yaml#/limit'}}]
+      parameters: [{{$ref: 'parts/all.yaml#/limit'}}, {{$ref: 'parts/all.yaml#/more/0'}}]
 """
     (tmp_path / "api.yaml").write_text(main)
     parts = "limit: {name: limit, in: query, schema: {$ref: '#/s'}}\ns: {$ref: more.yaml#/n}\n"
+    parts += "more: [{name: skip, in: query, schema: {$ref: '#/s'}}]\n"
     (tmp_path / "parts" / "all.yaml").write_text(parts)
     (tmp_path / "parts" / "more.yaml").write_text("n: {type: integer, maximum: 5}\n")
     api = read_api(tmp_path / "api.yaml", {"base_url": BASE})
-    assert api.tools[0].plan.schema["properties"] == {"limit": {"type": "integer", "maximum": 5}}
+    number = {"type": "integer", "maximum": 5}
+    assert api.tools[0].plan.schema["properties"] == {"limit": number, "skip": number}
 
 
 @pytest.mark.rule("OAPI-05", "OAPI-09")
@@ -177,12 +190,14 @@ def test_references_lead_to_files_in_the_folder(tmp_path: Path) -> None:
         ("#/nowhere", "leads nowhere"),
         ("#/x-circle", "circle"),
         ("link.yaml", "folder"),
+        ("deep.json", "nested deeper than 200 levels"),
     ],
 )
 def test_reference_that_leads_out_is_refused(tmp_path: Path, reference: str, words: str) -> None:
     folder = tmp_path / "api"
     folder.mkdir()
     (tmp_path / "secret.yaml").write_text("a: {name: a, in: query}\n")
+    (folder / "deep.json").write_text("[" * 202 + "]" * 202)
     (folder / "link.yaml").symlink_to(tmp_path / "secret.yaml")
     given = document(
         {
@@ -316,6 +331,62 @@ def test_recursive_schema_stays_recursive() -> None:
     assert properties["name"] == {"type": "string", "maxLength": 5, "description": "Of the tree."}
 
 
+@pytest.mark.rule("OAPI-11", "OAPI-10")
+@pytest.mark.parametrize(
+    ("beside", "version", "expected"),
+    [
+        ({"description": "Of it."}, "3.0.3", {}),
+        ({"description": "Of it."}, "3.1.0", {"description": "Of it."}),
+        (
+            {"description": "Of it.", "minItems": 1},
+            "3.1.0",
+            {"allOf": [{"$ref": "#/$defs/List"}, {"minItems": 1}], "description": "Of it."},
+        ),
+    ],
+)
+def test_reference_keeps_what_stands_beside_it_from_3_1_on(
+    beside: dict[str, Any], version: str, expected: dict[str, Any]
+) -> None:
+    schemas = {"List": {"type": "array", "items": {"type": "string"}}}
+    properties = {"v": {"$ref": "#/components/schemas/List", **beside}}
+    found = of_body({"properties": properties}, version, components={"schemas": schemas})
+    reference = {} if "allOf" in expected else {"$ref": "#/$defs/List"}
+    assert found["properties"]["v"] == {**reference, **expected}
+
+
+@pytest.mark.rule("OAPI-11")
+def test_schemas_of_one_name_are_told_apart_and_bounded() -> None:
+    def alternatives(*places: str) -> dict[str, Any]:
+        return {"anyOf": [{"$ref": f"#/{place}"} for place in places]}
+
+    structure = {"type": "array", "items": {"type": "string"}}
+    several = {"x-a": {"S": structure}, "x-b": {"S": structure}, "x-c": {"/": structure}}
+    found = of_body(alternatives("x-a/S", "x-b/S", "x-c/~1"), **several)
+    assert [*found["$defs"]] == ["S", "S_2", "_1"]
+    names = [f"x-{number}" for number in range(1_001)]
+    with pytest.raises(AssertionError, match="refers to more than 1,000 others"):
+        of_body(alternatives(*names), **dict.fromkeys(names, structure))
+
+
+@pytest.mark.rule("OAPI-09")
+@pytest.mark.parametrize(
+    ("media_type", "schema", "words"),
+    [
+        ("application/json", '{"default": %s}', "cannot be written as JSON"),
+        ("multipart/form-data", '{"properties": {"v": %s}}', "nested too deeply"),
+    ],
+)
+def test_operation_that_is_nested_too_deeply_is_left_out(
+    media_type: str, schema: str, words: str
+) -> None:
+    deep = '{"type": "array", "items": ' * 990 + "1" + "}" * 990
+    content = f'{{"content": {{"{media_type}": {{"schema": {schema % deep}}}}}}}'
+    paths = f'{{"/x": {{"post": {{"requestBody": {content}}}}}, "/y": {{"get": {{}}}}}}'
+    api = read_api(f'{{"openapi": "3.1.0", "paths": {paths}}}', {"base_url": BASE})
+    assert [each.operation.label for each in api.tools] == ["GET /y"]
+    assert words in api.skipped[0].reason
+
+
 @pytest.mark.rule("OAPI-13")
 def test_read_only_properties_are_no_arguments() -> None:
     schema = {
@@ -342,9 +413,9 @@ def test_read_only_properties_are_no_arguments() -> None:
 def test_large_schema_is_cut() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(8):
-        properties = {f"p{number}": schema for number in range(5)}
+        properties = {f"p{number}": schema for number in range(5)} | {"open": {"$ref": "#/x-any"}}
         schema = {"type": "object", "description": "A level.", "properties": properties}
-    found = of_body(schema)
+    found = of_body(schema, **{"x-any": True})
     assert len(orjson.dumps(found)) <= 64 << 10
     at, depth = found["properties"]["p0"], 0
     while "properties" in at:
@@ -389,6 +460,7 @@ def test_names_that_clash_are_told_apart() -> None:
         {"name": "id", "in": "query"},
         {"name": "filter[x]", "in": "query"},
         {"name": "Authorization", "in": "header"},
+        {"name": "other", "in": "body"},
     ]
     schema = {"type": "object", "properties": {"id": {"type": "string"}}}
     body = {"content": {"application/json": {"schema": schema}}, "required": True}
@@ -415,6 +487,8 @@ def test_names_that_clash_are_told_apart() -> None:
         ({"allOf": [{"properties": {"a": {}}}], "properties": {"b": {}}}, True, False),
         ({"type": "array"}, True, False),
         ({"type": "object"}, True, False),
+        ({"type": "object", "properties": {"a/b": {}, "a.b": {}}}, True, False),
+        ({"type": "object", "properties": {"a": {}}, "nullable": True}, True, False),
     ],
 )
 def test_properties_of_a_plain_body_are_arguments(
@@ -480,17 +554,48 @@ def test_annotations_and_description_say_what_an_operation_does() -> None:
     assert get is not None and get.read_only and delete is not None
     assert delete.destructive and delete.idempotent and not delete.read_only
     given = {"get": {"summary": "List.", "description": "y " * 2000, "deprecated": True}}
-    text = read_api(document({"/x": given}), {"base_url": BASE}).tools[0].definition.description
+    again = {"get": {"summary": "List.", "description": "List them all."}}
+    api = read_api(document({"/x": given, "/y": again}), {"base_url": BASE})
+    text, repeated = [each.definition.description for each in api.tools]
     assert text.startswith("Deprecated.\n\nList.\n\ny y") and len(text) <= 1_500
+    assert repeated == "List them all."
+
+
+TEXT = {"content": {"text/csv": {"schema": {"type": "object"}}, "application/json": 5}}
+REFERENCE = {"application/json": {"schema": {"$ref": "#/components/schemas/S"}}}
+
+
+@pytest.mark.rule("OAPI-35")
+@pytest.mark.parametrize(
+    ("responses", "expected"),
+    [
+        ({"404": {"content": REFERENCE}, "default": {"content": REFERENCE}}, None),
+        ({"200": TEXT}, None),
+        ({"200": TEXT, "2XX": {"content": REFERENCE}}, "S"),
+        ({"200": {"content": {"application/json": {}}}}, None),
+        ({"200": {"content": {"application/json": {"schema": {}}}}}, None),
+    ],
+)
+def test_output_schema_is_that_of_json_of_the_first_success(responses: Any, expected: Any) -> None:
+    s = {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/S"}}}
+    s["properties"]["at"] = {"type": "string", "format": "date-time"}  # type: ignore[index]
+    given = document({"/x": {"get": {"responses": responses}}}, components={"schemas": {"S": s}})
+    found = read_api(given, {"base_url": BASE, "strict_outputs": True}).tools[0].definition
+    if expected is None:
+        assert found.output_schema is None
+        return
+    assert found.output_schema is not None
+    properties = found.output_schema["properties"]
+    assert properties["next"] == {"$ref": "#/$defs/S"} and "$defs" in found.output_schema
+    assert properties["at"] == {"type": "string", "format": "date-time"}
 
 
 @pytest.mark.rule("OAPI-30")
 def test_base_url_comes_from_the_document_or_the_option() -> None:
     paths = {"/x": {"get": {"operationId": "x"}}}
-    with pytest.raises(OpenApiError, match="base_url="):
-        read_api(document(paths), {})
-    with pytest.raises(OpenApiError, match="base_url="):
-        read_api(document(paths, servers=[{"url": "/v1"}]), {})
+    for url in ("/", "/v1", 5, "http://[x"):
+        with pytest.raises(OpenApiError, match="base_url="):
+            read_api(document(paths, servers=[{"url": url}]), {})
     for url in ("ftp://x", "http://", "https://u:p@host", "http://h/{v}", "nothing", "http://h\\x"):
         with pytest.raises(OpenApiError, match="no URL"):
             read_api(document(paths), {"base_url": url})

@@ -13,6 +13,7 @@ from foundation_rt import Server, ToolError
 from foundation_rt.apps.host.llm.portability import findings
 from foundation_rt.features.openapi.api import read_api
 from foundation_rt.features.openapi.responses import ApiResponse, resource_contents
+from foundation_rt.features.signatures.type_schema import any_value
 from foundation_rt.protocol.content import TextContents
 from foundation_rt.testing import TestClient
 from tests.lab.peers.echo_api import EchoApi, echo_api
@@ -141,6 +142,24 @@ LOOSE: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
         {"allOf": [{"type": "string"}], "description": "A name."},
         "a",
     ),
+    ({"items": {"type": "string"}}, {"type": "array", "items": {"type": "string"}}, ["a"]),
+    (
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "examples": [["a"]]},
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "examples": [["a"]]},
+        ["a"],
+    ),
+    ({"enum": [None]}, {"type": "null"}, None),
+    (
+        {"type": "string", "pattern": "["},
+        {"type": "string", "description": "Pattern `[`."},
+        "a",
+    ),
+    (
+        {"type": "integer", "example": "x", "deprecated": True},
+        {"type": "integer", "deprecated": True},
+        1,
+    ),
+    ({"anyOf": [5, {"type": "string"}]}, {"anyOf": [any_value(), {"type": "string"}]}, "a"),
 ]
 
 
@@ -182,7 +201,7 @@ def hierarchy(**discriminator: Any) -> dict[str, Any]:
     pet = {
         "type": "object",
         "required": ["kind"],
-        "properties": {"kind": {"type": "string"}},
+        "properties": {"kind": {"type": "string"}, "toy": {"$ref": f"{reference}Toy"}},
         "discriminator": {"propertyName": "kind", **discriminator},
     }
     lives = {"type": "object", "required": ["lives"], "properties": {"lives": {"type": "integer"}}}
@@ -192,6 +211,8 @@ def hierarchy(**discriminator: Any) -> dict[str, Any]:
         "Cat": {"allOf": [{"$ref": f"{reference}Pet"}, lives]},
         "Kitten": {"allOf": [{"$ref": f"{reference}Cat"}, kitten]},
         "Dog": {"allOf": [{"$ref": f"{reference}Pet"}], "properties": {"bark": {"type": "string"}}},
+        "Toy": {"type": "object", "discriminator": {"propertyName": "kind"}},
+        "Lost": {"allOf": [{"$ref": f"{reference}Nowhere"}]},
     }
 
 
@@ -219,6 +240,15 @@ async def test_supertype_shows_the_members_of_its_subtypes(
         assert alternatives[1]["description"] == "kind: pup or dog"
     value = {"kind": "cat", "lives": 9.0}
     assert (await sent(api, given, body=value))["body"] == '{"kind":"cat","lives":9}'
+
+
+@pytest.mark.rule("OAPI-55")
+def test_subtype_stands_though_its_supertype_has_an_alternative_that_is_nowhere() -> None:
+    schemas, cat = hierarchy(), {"$ref": "#/components/schemas/Cat"}
+    schemas["Pet"]["oneOf"] = [{"$ref": "#/nowhere"}, cat]
+    found = schema_of(document(cat, components={"schemas": schemas}))
+    assert found["$defs"]["Cat"]["allOf"][0] == {"$ref": "#/$defs/Pet_base"}
+    assert "oneOf" not in found["$defs"]["Pet_base"]
 
 
 @pytest.mark.rule("OAPI-45")
