@@ -217,8 +217,8 @@ def _plan(operation: ApiOperation, converter: SchemaConverter) -> ArgumentPlan:
 
 def _described(schema: Any, description: str | None) -> Any:
     """Return a schema with a description, unless it has one."""
-    if not isinstance(schema, dict):
-        schema = {} if schema is True else {"not": {}}
+    if schema is False:
+        schema = {"not": {}}
     if not description or "description" in schema:
         return schema
     return {**schema, "description": shortened(description, MAX_DESCRIPTION)}

@@ -195,7 +195,9 @@ async def test_work_after_the_response_goes_on_and_is_waited_for() -> None:
 
     async def answer(receive: Any, send: Any) -> None:
         await send(START)
+        await send({**PIECE, "body": b""})
         await send(LAST)
+        await send(PIECE)  # too late: it is ignored
         await go_on.wait()
         events.append((await receive())["type"] + (await receive())["type"])
 

@@ -15,14 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import Server, ToolContext, ToolError
+from foundation_rt import AbortSignal, Server, ToolContext, ToolError
 from foundation_rt.features.openapi.api import Api, read_api
 from foundation_rt.features.openapi.documents import OpenApiError
 from foundation_rt.features.openapi.operations import ApiOperation
+from foundation_rt.features.openapi.requests import ApiRequest
 from foundation_rt.features.openapi.responses import ApiResponse, tool_error, tool_result
+from foundation_rt.features.openapi.upstream import Upstream
 from foundation_rt.testing import TestClient
 from tests.lab.peers.echo_api import EchoApi, echo_api
 from tests.lab.servers.http_server import free_port
+from tests.lab.waiting import until
 
 QUIET = {"logging": {"level": "error"}}
 
@@ -97,8 +100,11 @@ async def test_document_takes_no_variable_of_the_environment(
 
 @pytest.mark.rule("OAPI-49")
 def test_place_that_http_needs_takes_no_secret() -> None:
+    with pytest.raises(OpenApiError, match="the security scheme 'a' is no object"):
+        read_api(document({}, **secured(a=5)), {"base_url": "http://a"})
     for name in ("Host", "Content-Length", "X\r\nY: z", ""):
         schemes = {"a": {"type": "apiKey", "in": "header", "name": name}, "b": {"type": "oauth2"}}
+        schemes |= {"c": {"type": "mutualTLS"}, "d": {"type": "apiKey", "in": "body", "name": "k"}}
         given = document({}, **secured(**schemes))
         assert [*read_api(given, {"base_url": "http://a"}).credentials.schemes] == ["b"]
 
@@ -403,6 +409,13 @@ def test_status_decides_the_code(status: int, code: str) -> None:
 
 
 @pytest.mark.rule("OAPI-36")
+def test_error_of_an_api_that_says_nothing_has_its_status_alone() -> None:
+    for body in (b'{"code": 5, "error": {"message": " "}}', b"[]", b""):
+        response = ApiResponse(500, {"content-type": "application/json"}, body)
+        assert tool_error(OPERATION, response, (), "").message == "GET /x answered 500."
+
+
+@pytest.mark.rule("OAPI-36")
 @given(st.integers(100, 999), st.text(max_size=30), st.text(max_size=30), st.binary(max_size=60))
 def test_any_response_has_an_answer(status: int, media_type: str, after: str, body: bytes) -> None:
     headers = {"content-type": media_type, "retry-after": after}
@@ -516,27 +529,62 @@ async def test_deadline_ends_the_request(api: EchoApi) -> None:
 
 
 @pytest.mark.rule("OAPI-31")
-async def test_client_of_the_application_is_used_and_left_open() -> None:
+async def test_client_of_the_application_is_used_and_left_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
     seen = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        if seen:
-            raise httpx2.ConnectError("away")
         seen.append((str(request.url), request.headers["x-own"]))
-        return httpx2.Response(200, json={"ok": True})
+        match len(seen):
+            case 1:
+                return httpx2.Response(200, json={"ok": True})
+            case 2:
+                raise httpx2.ConnectError("away")
+            case 3:
+                return httpx2.Response(200, content=b"x" * 100_001)
+        raise LookupError("a bug")
 
     transport = httpx2.MockTransport(answer)
     headers = {"X-Own": "mine"}
     async with httpx2.AsyncClient(
         transport=transport, base_url="https://api.example.com/v2", headers=headers
     ) as client:
-        server = Server.from_openapi(document({}), client=client, config=QUIET)
+        given = document({}, **secured(key={"type": "apiKey", "in": "query", "name": "k"}))
+        config = {**QUIET, "tools": {"max_response_bytes": 100_000}}
+        server = Server.from_openapi(given, client=client, config=config, auth={"key": "s3"})
         assert await call(server) == {"ok": True}
-        with pytest.raises(ToolError) as error:
-            await call(server)
-        assert error.value.details["reason"] == "upstream_unreachable"
+        for words in ("could not be used", "larger than 100000 bytes", "^The tool failed"):
+            with pytest.raises(ToolError, match=words):
+                await call(server)
         assert not client.is_closed
-    assert seen == [("https://api.example.com/v2/x", "mine")]
+    assert seen == [("https://api.example.com/v2/x?k=s3", "mine")] * 4
+    assert "https://api.example.com/v2/x" in caplog.text and "s3" not in caplog.text
+
+
+@pytest.mark.rule("OAPI-33")
+async def test_task_that_is_cancelled_takes_its_request_with_it() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    class Held:
+        async def send(self, request: ApiRequest, max_bytes: int) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    request = ApiRequest("GET", "http://localhost/", {})
+    sending = asyncio.ensure_future(Upstream(sender=Held()).send(request, AbortSignal(), 9))
+    await began.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await asyncio.wait_for(ended.wait(), 10)
 
 
 # -- resources, and what is left out -------------------------------------------------------------
@@ -584,6 +632,37 @@ async def test_operation_that_cannot_be_called_is_left_out() -> None:
             "health_74fac65f",
             "ok",
         ]
+
+
+@pytest.mark.rule("OAPI-09", "OAPI-54")
+@pytest.mark.parametrize(
+    ("options", "names", "logged"),
+    [
+        ({}, ["a", "b", "health", "m"], ["calling an API"]),
+        ({"include": ["none"]}, ["health"], []),
+        ({"rename": {"b": "a"}}, ["a", "health", "m"], ["calling an API", "GET /b: "]),
+        ({"routes": {"/a*": "resource"}}, ["b", "health"], ["calling an API", "GET /a?m: "]),
+    ],
+)
+async def test_start_says_what_is_called_and_what_cannot_be(
+    options: Any, names: list[str], logged: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = {path: {"get": {"operationId": path[-1]}} for path in ("/a", "/b", "/a?m")}
+    given = {"openapi": "3.1.0", "info": {}, "paths": paths}
+    server = Server.from_openapi(given, base_url="http://localhost", **options)
+    async with TestClient(server) as client:
+        assert [each["name"] for each in await client.list_tools()] == names
+    logs: list[str] = []
+
+    def is_written() -> bool:
+        logs.append(capfd.readouterr().err)
+        return "client connected" in "".join(logs)
+
+    await until(is_written, "the log is written")
+    lines = "".join(logs).splitlines()
+    found = [each for each in lines if "calling" in each or "cannot be called" in each]
+    assert len(found) == len(logged)
+    assert all(words in each for words, each in zip(logged, found, strict=True))
 
 
 def test_api_of_many_operations_is_read_in_the_order_of_the_document() -> None:

@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
     "paths": {
         "/pets/{id}": {"get": {"operationId": "getPet", "tags": ["pets"]}},
         "/about": {"get": {"operationId": "about"}},
+        "/chips/{id}": {"get": {"operationId": "chip"}},
         "/bad": {"get": {"parameters": [{"$ref": "#/nowhere"}]}},
     },
 }
@@ -43,7 +44,7 @@ async def test_document_at_a_url_is_served_over_stdio(
     line = command("openapi", f"{api.url}/docs/api.json", *words)
     log: list[str] = []
     async with connect(line, env={"PETS": "s3", "TOKEN": "other"}, on_stderr=log.append) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["getPet", "health"]
+        assert [tool.name for tool in await client.list_tools()] == ["chip", "getPet", "health"]
         found = await client.call("getPet", {"id": "7"})
         arrived = found.wire["structuredContent"]
         assert arrived["path"] == "/v1/pets/7"
@@ -82,15 +83,17 @@ def test_list_shows_tools_resources_secrets_and_what_is_left_out(tmp_path: Path)
     file.write_bytes(orjson.dumps(DOCUMENT))
     base = ("--base-url", "http://localhost")
     ended = run(
-        "openapi", str(file), *base, "--resource", "about", "--list", "--secret", "token=PETS"
+        *("openapi", str(file), *base, "--secret", "token=PETS"),
+        *("--resource", "about", "--resource", "chip", "--list"),
     )
     assert ended.returncode == 0 and ended.stdout.splitlines() == [
         "getPet  GET /pets/{id}",
         "api://about  GET /about",
+        "api://chips/{id}  GET /chips/{id}",
         "left out: GET /bad: '#/nowhere' leads nowhere",
         "origin: http://localhost:80",
         "secret: token from PETS (not set)",
-        "1 tools, 1 resources, 1 left out",
+        "1 tools, 2 resources, 1 left out",
     ]
 
 

@@ -454,6 +454,27 @@ def test_another_operation_changes_no_other_name() -> None:
 
 
 @pytest.mark.rule("OAPI-16", "OAPI-17")
+def test_arguments_keep_their_descriptions() -> None:
+    reference, array = {"$ref": "#/x-list"}, {"type": "array", "items": {"type": "string"}}
+    file = {"type": "string", "format": "binary", "description": "A file."}
+    parameters = [
+        {"name": "q", "in": "query", "description": "A parameter.", "schema": reference},
+        {"name": "none", "in": "query", "description": "Nothing.", "schema": False},
+    ]
+    content = {"multipart/form-data": {"schema": {"properties": {"f": file}}}}
+    given = {"parameters": parameters, "requestBody": {"content": content}}
+    paths = {"/x": {"post": given}, "/y": {"post": {"requestBody": {"content": {"a/b": {}}}}}}
+    paths["/z"] = {"post": {"requestBody": {"content": {"multipart/form-data": {}}}}}
+    tools = read_api(document(paths, **{"x-list": array}), {"base_url": BASE}).tools
+    first, second, third = [each.plan.schema["properties"] for each in tools]
+    assert first["q"] == {"$ref": "#/$defs/x-list", "description": "A parameter."}
+    assert first["none"] == {"not": {}, "description": "Nothing."}
+    assert first["f"]["description"] == "A file."
+    assert second["body"] == {"type": "string", "description": "The a/b body, in base64."}
+    assert third["body"] == {"type": "object"}
+
+
+@pytest.mark.rule("OAPI-16", "OAPI-17")
 def test_names_that_clash_are_told_apart() -> None:
     parameters = [
         {"name": "id", "in": "header"},

@@ -69,7 +69,9 @@ def document() -> dict[str, Any]:
         }
         path = f"/c{number}/" + ("{v}/end" if location == "path" else "end")
         paths[path] = {"get": {"operationId": f"c{number}", "parameters": [parameter]}}
-    content = {"schema": {"type": "object", "additionalProperties": True}}
+    content = {
+        "schema": {"type": "object", "properties": {"of it": {}}, "additionalProperties": True}
+    }
     for name, media_type in (
         ("json", "application/json"),
         ("form", "application/x-www-form-urlencoded"),
@@ -317,6 +319,13 @@ PLACES: list[tuple[dict[str, Any], Any, str]] = [
     (HEADER, "a\r\nx-other: b", "must have no control characters"),
     (HEADER, " a", "no spaces at its ends"),
 ]
+
+
+@pytest.mark.rule("OAPI-22")
+async def test_value_beside_a_text_of_the_path_leads_nowhere_else(api: EchoApi) -> None:
+    operation = {"operationId": "x", "parameters": [{"name": "v", "in": "path"}]}
+    with pytest.raises(ToolError, match=r"'path' must have no part `\.` or `\.\.`"):
+        await sent(api, operation, "/..{v}/x", v=";x")
 
 
 async def sent(api: EchoApi, operation: dict[str, Any], path: str = "/", **arguments: Any) -> Any:
