@@ -7,7 +7,6 @@ have the form of the method: that of tools for `tools/call`, that of features fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...base.exact_json import dumps
@@ -31,8 +30,6 @@ _COMPLETE, _INPUT_REQUIRED, _TASK = "complete", "input_required", "task"
 
 def to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply, bool]:
     """Write the result of a forwarder, less what the revision of the client lacks (FWD-05)."""
-    if isinstance(value, CoroutineType):
-        value.close()  # Python would warn that it was never awaited
     if not isinstance(value, Mapping):
         cause = TypeError(f"forward() returned {type(value).__name__}, not a mapping")
         raise result_refused("The result is not an object.", "result_not_an_object") from cause

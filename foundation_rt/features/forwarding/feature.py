@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -267,8 +266,6 @@ class Forwarding(RuntimeFeature):
         self, kind: ListKind, after: str | None, entries: Any, call: Invocation
     ) -> dict[str, Any]:
         """Return the result of a list: what the server has, and `entries` of the forwarder."""
-        if isinstance(entries, CoroutineType):
-            entries.close()  # Python would warn that it was never awaited
         if isinstance(entries, (str, bytes, Mapping)) or not hasattr(entries, "__iter__"):
             raise result_refused("The list is no list.", "result_not_a_list")
         page, next_cursor = merged_page(

@@ -24,7 +24,7 @@ from foundation_rt import (
 )
 from foundation_rt.features.tracing import Tracing
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
-from tests.lab.peers.forwarders import ScriptedForwarder
+from tests.lab.peers.forwarders import CAPABILITIES, ScriptedForwarder
 from tests.lab.waiting import until
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -106,9 +106,39 @@ async def test_unknown_tasks_go_to_the_forwarder(method: str) -> None:
 
 
 @pytest.mark.rule("FWD-01")
-async def test_what_the_server_has_answers_first() -> None:
+@pytest.mark.parametrize(
+    ("method", "params", "words"),
+    [
+        ("prompts/get", {"name": 7}, "name must be a string"),
+        ("completion/complete", {"ref": "theirs"}, "ref must be an object with a name"),
+        ("completion/complete", {"ref": {"uri": 7}}, "ref must be an object with a name"),
+    ],
+)
+async def test_what_names_nothing_is_refused_by_the_server(
+    method: str, params: dict[str, Any], words: str
+) -> None:
     forwarder = ScriptedForwarder()
     async with TestClient(server_of(forwarder)) as client:
+        with pytest.raises(ProtocolError, match=words) as error:
+            await client.request(method, params)
+    assert (error.value.code, forwarder.requests) == (-32602, [])
+
+
+@pytest.mark.rule("FWD-01")
+async def test_what_the_server_has_answers_first() -> None:
+    forwarder = ScriptedForwarder()
+    server = server_of(forwarder)
+
+    @server.resource("own://{name}", inline=True)
+    def named(name: str) -> str:
+        return name
+
+    server.register_completion("own://{name}", "name", lambda arguments, context: ["own"])
+    async with TestClient(server) as client:
+        ref = {"type": "ref/resource", "uri": "own://{name}"}
+        params = {"ref": ref, "argument": {"name": "name", "value": ""}}
+        found = await client.request("completion/complete", params)
+        assert found["completion"]["values"] == ["own"]
         assert await client.call("own", n=1) == 1
         assert "status" in await client.call("health")
         assert await client.read_resource("own://it") == "own"
@@ -122,7 +152,7 @@ async def test_what_the_server_has_answers_first() -> None:
 @pytest.mark.parametrize("revision", ["2024-11-05", OLD, NEW])
 async def test_capabilities_are_those_of_both(revision: str) -> None:
     server = Server("front")
-    server.forward(ScriptedForwarder())
+    server.forward(ScriptedForwarder(capabilities={**CAPABILITIES, "logging": True}))
     async with TestClient(server, revision=revision, handshake=False) as client:
         if revision == NEW:
             found = (await client.request("server/discover"))["capabilities"]
@@ -163,7 +193,7 @@ async def test_methods_without_their_capability_stay_with_the_server() -> None:
     forwarder = ScriptedForwarder(capabilities={})
     server.forward(forwarder)
     async with TestClient(server, revision=NEW) as client:
-        for method in [*FORWARDED, *TASK_METHODS]:
+        for method in [*FORWARDED, *TASK_METHODS, "skills/list", "skills/get"]:
             if method != "tools/call":
                 with pytest.raises(ProtocolError) as error:
                     await client.request(method, params_of(NEW, **FORWARDED.get(method, {})))
@@ -439,12 +469,33 @@ async def test_an_error_that_comes_too_late_is_no_failure() -> None:
         assert [line["level"] for line in client.logs if "toolName" in line] == ["warn"]
 
 
+@pytest.mark.rule("FWD-30")
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ({"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, ["A"]),
+        ({"properties": {"a": {"type": "array", "x-mcp-header": "A"}}}, []),
+        ({"properties": {"a": {"type": [], "x-mcp-header": 7}}}, []),
+        (None, []),
+    ],
+)
+def test_headers_of_a_tool_whose_annotations_break_the_rules_are_none(
+    schema: Any, names: list[str]
+) -> None:
+    target = ForwardTarget("behind", input_schema=schema)
+    server = server_of(ScriptedForwarder(targets={"theirs": target}))
+    [header_parameters] = server.runtime.dispatcher.header_parameters
+    for _ in range(2):
+        assert [each.name for each in header_parameters("theirs")] == names
+
+
 def test_a_server_has_one_forwarder_and_takes_it_before_its_start() -> None:
     server = server_of(ScriptedForwarder())
     with pytest.raises(UsageError, match="one forwarder"):
         server.forward(ScriptedForwarder())
+    assert server.runtime.needs_event_loop()
     started = Server("started")
-    assert started.runtime
+    assert not started.runtime.needs_event_loop()
     with pytest.raises(UsageError, match="before the server is started"):
         started.forward(ScriptedForwarder())
 
@@ -611,6 +662,34 @@ async def test_spans_name_the_server_and_the_error_of_a_call() -> None:
         ("tools/call own", None, None),
         ("prompts/get t0", "behind", "-32777"),
     ]
+
+
+@pytest.mark.rule("FWD-11")
+@pytest.mark.parametrize(
+    ("method", "params", "behind"),
+    [
+        ("tools/call", {"name": "t0"}, "behind"),
+        ("tools/call", {"name": "own"}, None),
+        ("tools/call", None, None),
+        ("prompts/get", {"name": "t0"}, "behind"),
+        ("prompts/get", {"name": "ours"}, None),
+        ("prompts/get", {"name": 7}, None),
+        ("skills/list", {}, None),
+    ],
+)
+async def test_record_of_a_call_too_many_names_the_server_behind_it(
+    method: str, params: dict[str, Any] | None, behind: str | None
+) -> None:
+    capabilities = {**CAPABILITIES, "extensions": {"io.modelcontextprotocol/skills": {}}}
+    forwarder = ScriptedForwarder(targets=known(1), capabilities=capabilities)
+    server = server_of(forwarder, rate_limit={"per_key": 1})
+    async with TestClient(server, clock=ManualClock()) as client:
+        await client.request("tools/call", {"name": "t0"})
+        with suppress(ProtocolError):
+            await client.request(method, params)
+        assert client.logs is not None
+        assert client.logs[-1]["errorCode"] == "RESOURCE_EXHAUSTED"
+        assert client.logs[-1].get("server") == behind
 
 
 @pytest.mark.rule("FWD-22", "FWD-11")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import ForwardedError, Server, UsageError
-from foundation_rt.testing import ProtocolError, TestClient
+from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.lab.peers.forwarders import ScriptedForwarder
 from tests.lab.waiting import until
 
@@ -128,10 +128,14 @@ async def test_listeners_get_what_the_forwarder_accepts() -> None:
 
 
 @pytest.mark.rule("FWD-24")
-async def test_listeners_of_our_own_do_not_go_to_the_forwarder() -> None:
-    forwarder = ScriptedForwarder(accept, capabilities={"resources": {"listChanged": True}})
+@pytest.mark.parametrize(("subscribe", "others"), [(False, ["x:1"]), (True, [])])
+async def test_listeners_of_our_own_do_not_go_to_the_forwarder(
+    subscribe: bool, others: list[str]
+) -> None:
+    capabilities = {"resources": {"listChanged": True, "subscribe": subscribe}}
+    forwarder = ScriptedForwarder(accept, capabilities=capabilities)
     async with TestClient(server_of(forwarder), revision=NEW) as client:
-        wanted = {"resourceSubscriptions": ["x:1", "own://it"]}
+        wanted = {"resourceSubscriptions": [*others, "own://it"]}
         params = {"notifications": wanted}
         listening = asyncio.ensure_future(client.request("subscriptions/listen", params))
         await until(lambda: client.notifications, "it is acknowledged")
@@ -187,6 +191,68 @@ async def test_subscriptions_through_the_forwarder_are_bounded() -> None:
             await client.request("resources/subscribe", {"uri": "x:2"})
         assert error.value.data["details"]["reason"] == "subscription_limit"
         assert forwarder.ended == [forwarder.requests[2]]
+
+
+@pytest.mark.rule("FWD-26", "SUB-05", "FWD-25")
+@pytest.mark.parametrize(("revision", "most"), [(OLD, 1_000), (NEW, 100)])
+async def test_what_is_accepted_beyond_the_limit_of_a_connection_ends(
+    revision: str, most: int
+) -> None:
+    go = asyncio.Event()
+
+    async def late(request: Any, context: Any) -> dict[str, Any]:
+        if "late" in str(request.params):
+            await go.wait()
+        return accept(request, context)
+
+    forwarder = ScriptedForwarder(late)
+    server = server_of(forwarder, resources={"max_concurrent_executions": 200})
+    async with TestClient(server, revision=revision) as client:
+
+        def ask(uri: str) -> Any:
+            if revision == OLD:
+                return client.request("resources/subscribe", {"uri": uri})
+            params = {"notifications": {"resourceSubscriptions": [uri]}}
+            return client.request("subscriptions/listen", params)
+
+        if revision == OLD:
+            for number in range(most - 1):
+                await ask(f"x:{number}")
+        several = 2 if revision == OLD else most + 1
+        asked = [asyncio.ensure_future(ask(f"late:{number}")) for number in range(several)]
+        await until(lambda: len(forwarder.requests) == most + 1, "all are asked for")
+        go.set()
+        await until(lambda: any(each.done() and each.exception() for each in asked), "one fails")
+        [error] = [each.exception() for each in asked if each.done() and each.exception()]
+        assert isinstance(error, ProtocolError)
+        details = {"reason": "too_many_subscriptions", "maxSubscriptions": most}
+        assert error.data["details"] == details
+        await until(lambda: forwarder.ended, "its end is reported")
+        assert len(forwarder.ended) == 1
+        with pytest.raises(ProtocolError) as refused:
+            await ask("another:1")
+        assert (refused.value.code, refused.value.data["reason"]) == (
+            -32602,
+            "too_many_subscriptions",
+        )
+        assert len(forwarder.requests) == most + 1
+        for each in asked:
+            each.cancel()
+
+
+@pytest.mark.rule("FWD-25")
+async def test_forwarder_that_fails_at_the_end_of_a_subscription_is_logged() -> None:
+    class Failing(ScriptedForwarder):
+        def subscription_ended(self, request: Any) -> None:
+            raise ValueError("a bug")
+
+    server = server_of(Failing(accept))
+    async with TestClient(server, clock=ManualClock()) as client:
+        await client.request("resources/subscribe", {"uri": "x:1"})
+        assert await client.request("resources/unsubscribe", {"uri": "x:1"}) == {}
+        assert client.logs is not None
+        [line] = [each for each in client.logs if each["level"] == "error"]
+        assert (line["message"], line["error"]["message"]) == ("forwarder failed", "a bug")
 
 
 @pytest.mark.rule("SUB-16")
