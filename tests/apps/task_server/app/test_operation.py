@@ -161,6 +161,16 @@ def test_import_ends_with_what_to_do_where_its_quota_is_full(tmp_path: Path) -> 
     assert b"max_bytes_per_key. 0 tasks are stored" in ended.stderr
 
 
+@pytest.mark.rule("TASKS-04")
+def test_import_is_refused_where_the_server_only_reads(tmp_path: Path) -> None:
+    database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
+    refused = run(database, "import", "-", input=b"{}", settings={"task_server.read_only": "true"})
+
+    assert refused.returncode == 1
+    assert b"task_server.read_only is set: nothing can be imported" in refused.stderr
+    assert not (tmp_path / "tasks.db").exists()
+
+
 @pytest.mark.rule("TASKS-03", "TASKS-48")
 def test_wrong_task_of_an_import_is_named(tmp_path: Path) -> None:
     database = Database(f"sqlite:{tmp_path / 'tasks.db'}")
