@@ -376,7 +376,7 @@ class RecordedExchange:
 
     def note_correlation(self, correlation_id: str) -> None:
         """Take the correlation id that the runtime has given to the request."""
-        if self._call is not None and not self._call.has_begun:
+        if self._call is not None:
             self._wire.tell_start(self._call, correlation_id)
 
     def end(self) -> None:

@@ -24,7 +24,6 @@ from attrs import define, evolve, field, frozen
 
 from ...client import ConnectionLostError, HttpServer, MCPError, StdioServer
 from ...client.transports.stdio import ChildProcessTransport
-from ...errors import UsageError
 from ...protocol.framing import LineTooLong
 from .file_watch import WatchedFiles
 from .journal import now_ms
@@ -247,13 +246,7 @@ class ProgramTarget:
         return self.program.launch
 
     def __call__(self) -> ProgramLink:
-        """Return a transport to the program.
-
-        Raises:
-            UsageError: there is none for such a server.
-        """
-        if not isinstance(self.program.launch, StdioServer | HttpServer):
-            raise UsageError("a program is started by a command, or reached at a URL")
+        """Return a transport to the program."""
         return ProgramLink(self.program, self.generation)
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
 import pytest
 
-from foundation_rt.apps.dev.client_wire import MAX_SHOWN_BYTES, describe_message
+from foundation_rt.apps.dev import client_wire
+from foundation_rt.apps.dev.client_wire import (
+    MAX_SHOWN_BYTES,
+    ClientWire,
+    NotingIds,
+    describe_message,
+)
+from foundation_rt.apps.dev.journal import Journal
 from foundation_rt.apps.dev.log_lines import REPORT_KEY, LogLine, read_line
 
 
@@ -35,6 +43,13 @@ def test_record_has_its_own_time_ids_and_fields() -> None:
         "correlationId": "c1",
         "fields": {"toolName": "order"},
     }
+
+
+@pytest.mark.rule("DEV-23")
+def test_record_whose_time_cannot_be_read_has_none() -> None:
+    found = read_line(record(timestamp="yesterday", level="info", message="x"))
+    assert isinstance(found, LogLine)
+    assert (found.at, found.message) == (None, "x")
 
 
 @pytest.mark.rule("DEV-23")
@@ -111,3 +126,173 @@ def test_what_is_no_json_is_shown_as_text() -> None:
     shown = describe_message(b"\xffnot json").to_json()
     assert (shown["kind"], shown["message"], shown["truncated"]) == ("invalid", None, False)
     assert shown["text"].endswith("not json")
+
+
+ID = "s-1"
+JSON, STREAM = b"application/json", b"text/event-stream"
+
+
+class Front:
+    """Records one HTTP exchange after the other, and has what was told of them."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.wire = ClientWire(self.journal, "/mcp")
+
+    async def exchange(
+        self,
+        request: bytes | Sequence[bytes],
+        answer: Iterable[bytes] = (),
+        *,
+        session: str | None = ID,
+        kind: bytes = JSON,
+        status: int = 200,
+        method: str = "POST",
+        new: str | None = None,
+        ids: NotingIds | None = None,
+    ) -> None:
+        bodies = [request] if isinstance(request, bytes) else [*request]
+        parts = [{"type": "http.request", "body": each, "more_body": True} for each in bodies]
+        parts[-1]["more_body"] = False
+        pending = iter(parts)
+
+        async def receive() -> Any:
+            return next(pending)
+
+        async def send(_: Any) -> None:
+            return
+
+        async def app(_: Any, receive: Any, send: Any) -> None:
+            while (await receive())["more_body"]:
+                pass
+            if ids is not None:
+                ids.correlation_id()
+            headers = [
+                (b"Content-Type", kind),
+                *([(b"Mcp-Session-Id", new.encode())] if new else []),
+            ]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            for each in answer:
+                await send({"type": "http.response.body", "body": each, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        own = [] if session is None else [(b"mcp-session-id", session.encode())]
+        scope = {"type": "http", "path": "/mcp", "method": method, "headers": own}
+        await self.wire.around(app)(scope, receive, send)
+
+    async def begin(self) -> None:
+        await self.exchange(rpc(0, "initialize"), session=None, new=ID)
+
+    def told(self, kind: str, *names: str) -> list[Any]:
+        events = [orjson.loads(each.data) for each in self.journal.after(0) if each.kind == kind]
+        return [tuple(each.get(name) for name in names) for each in events]
+
+    def ends(self) -> list[Any]:
+        return [
+            each[1:] for each in self.told("call", "phase", "id", "outcome") if each[0] == "end"
+        ]
+
+
+def rpc(number: Any, method: str = "tools/call", **params: object) -> bytes:
+    return orjson.dumps({"id": number, "method": method, "params": params})
+
+
+def event(value: object) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+def said(text: object) -> dict[str, object]:
+    return {"isError": True, "content": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.rule("DEV-24")
+@pytest.mark.parametrize(
+    ("result", "outcome", "error"),
+    [
+        ({"resultType": "input_required"}, "input_required", None),
+        (said("no stock"), "tool_error", {"code": None, "message": "no stock"}),
+        (said("[1]"), "tool_error", {"code": None, "message": "[1]"}),
+        (said(3), "tool_error", {"code": None, "message": ""}),
+        (said('{"code": 3, "message": "x"}'), "tool_error", {"code": None, "message": "x"}),
+    ],
+)
+async def test_end_of_a_call_has_the_outcome_of_its_result(
+    result: object, outcome: str, error: object
+) -> None:
+    front = Front()
+    await front.begin()
+    await front.exchange(rpc(1), [orjson.dumps({"id": 1, "result": result})])
+    assert front.told("call", "phase", "outcome", "error")[1:] == [("end", outcome, error)]
+
+
+@pytest.mark.rule("DEV-24")
+async def test_call_that_nothing_answers_is_lost_with_its_session_or_when_too_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_wire, "MAX_OPEN_CALLS", 2)
+    front = Front()
+    await front.begin()
+    for number in range(3):
+        await front.exchange(rpc(number))
+    assert front.ends() == [(0, "lost")]
+    await front.exchange(b"", method="DELETE")
+    assert front.ends() == [(0, "lost"), (1, "lost"), (2, "lost")]
+    assert not front.wire.sessions
+    await front.exchange(rpc(1), status=404)  # its id is of no session any more
+    await front.exchange(b"", session=None, method="GET", status=404)
+    assert front.told("wire", "session", "method")[-1] == (None, "tools/call")
+
+
+@pytest.mark.rule("DEV-24")
+async def test_cancelled_call_ends_and_one_that_has_ended_stays() -> None:
+    front = Front()
+    await front.begin()
+    await front.exchange(rpc(1))
+    for _ in range(2):
+        await front.exchange(rpc(None, "notifications/cancelled", requestId=1))
+    assert front.ends() == [(1, "cancelled")]
+
+
+@pytest.mark.rule("DEV-24")
+async def test_call_has_the_correlation_id_of_its_client_or_of_the_front() -> None:
+    front, ids = Front(), NotingIds()
+    await front.begin()
+    await front.exchange(rpc(1, _meta={"correlationId": "own"}), ids=ids)
+    await front.exchange(rpc(2), ids=ids)
+    await front.exchange(rpc(3, "ping"), ids=ids)
+    ids.correlation_id()  # of no exchange
+    [first, second] = front.told("call", "id", "correlationId")
+    assert first == (1, "own")
+    assert second[0] == 2
+    assert [*front.wire.calls_by_correlation] == ["own", second[1]]
+
+
+@pytest.mark.rule("DEV-22")
+async def test_messages_that_come_in_pieces_are_told_whole() -> None:
+    front = Front()
+    await front.begin()
+    request, answer = rpc(1), event({"method": "a"}) + event({"id": 1, "result": {}})
+    for cut in range(1, len(answer)):
+        pieces = [answer[:cut], answer[cut:]]
+        await front.exchange([request[:9], request[9:]], pieces, kind=STREAM)
+        *_, asked, noted, answered = front.told("wire", "direction", "method", "kind")
+        assert asked == ("in", "tools/call", "request")
+        assert noted == ("out", "a", "notification")
+        assert answered == ("out", None, "response")
+    assert {each[1] for each in front.ends()} == {"ok"}
+
+
+@pytest.mark.rule("DEV-22")
+async def test_of_a_message_that_is_too_long_to_keep_the_size_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_wire, "MAX_KEPT_BYTES", 200)
+    front = Front()
+    await front.begin()
+    request = rpc(1, text="x" * 300)
+    answer = event({"id": 1, "result": "x" * 300})
+    pieces = [answer[:150], answer[150:]]
+    await front.exchange(request, pieces, kind=STREAM)
+    asked, answered = front.told("wire", "kind", "bytes", "message")[-2:]
+    assert asked == ("invalid", len(request), None)
+    assert answered == ("invalid", len(answer) - 65, None)
