@@ -182,9 +182,8 @@ def _number(parameter: Parameter, said: str) -> int | float:
 
 def _list(parameter: Parameter, said: str) -> list[Any]:
     if said.startswith("["):
-        value = loads_bounded(said)
-        if isinstance(value, list):
-            return value
+        items: list[Any] = loads_bounded(said)
+        return items
     item = Parameter(parameter.name, parameter.items or "string", True)
     parts = [part.strip() for part in re.split(r"[,;\n]", said)]
     return [read_value(item, part) for part in parts if part]

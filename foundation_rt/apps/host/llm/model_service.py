@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +25,6 @@ from ....base.rich_values import problem_in
 from ..chat import THOUGHT, ChatMessage, Role, TokenUsage, text_bytes
 from .provider import (
     CallPiece,
-    EndPiece,
     MalformedPiece,
     ModelRequest,
     Piece,
@@ -212,7 +210,9 @@ class ModelService:
         answer = _Answer(uuid4().hex, options.model or self._model)
         self._running[options.request_id] = answer
         try:
-            for attempt in count(1):
+            attempt = 0
+            while True:
+                attempt += 1
                 request = self._request(
                     history, tool_definitions, server_tool_prompts, options, answer
                 )
@@ -377,7 +377,7 @@ class ModelService:
             shown = self._enter([piece], answer)
         elif isinstance(piece, UsagePiece):
             answer.reported = piece
-        elif isinstance(piece, EndPiece):
+        else:
             answer.has_ended = True
             if piece.refusal:
                 raise self._failure(LLMFailure.REFUSED, said=piece.refusal)

@@ -150,14 +150,12 @@ def _open_question(chat: Sequence[ChatMessage]) -> str | None:
 
 def _read_answer(said: str, question: str, tools: Sequence[ModelTool]) -> str | Call:
     command = read_command(question, tools)
-    parameters = {each.name: each for each in read_parameters(command.tool.parameters)}
-    if said.lower().strip(" .!") in _LEAVE and not _is_value(
-        said, parameters.get(command.asked or "")
-    ):
-        return "Left. What else?"
     if command.asked is None:
-        return _call_or_ask(command.tool, command.arguments)
+        return _nearest(said, tools)  # a call that somebody has shown is no question
+    parameters = {each.name: each for each in read_parameters(command.tool.parameters)}
     parameter = parameters[command.asked]
+    if said.lower().strip(" .!") in _LEAVE and not _is_value(said, parameter):
+        return "Left. What else?"
     try:
         value = read_value(parameter, said)
     except ValueError:
@@ -165,9 +163,9 @@ def _read_answer(said: str, question: str, tools: Sequence[ModelTool]) -> str | 
     return _call_or_ask(command.tool, {**command.arguments, parameter.name: value})
 
 
-def _is_value(said: str, parameter: Parameter | None) -> bool:
+def _is_value(said: str, parameter: Parameter) -> bool:
     """Tell whether a word that leaves a question answers it: "no" to a yes or no."""
-    if parameter is None or (parameter.type != "boolean" and not parameter.choices):
+    if parameter.type != "boolean" and not parameter.choices:
         return False
     try:
         read_value(parameter, said)

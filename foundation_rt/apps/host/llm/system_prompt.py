@@ -100,7 +100,9 @@ def _first_blocks(blocks: Sequence[tuple[str, str, str]], space: int) -> list[st
             break
         shown.append(block)
         space -= _size(block) + 2
-    return [*shown, f"[Guidance of {len(blocks) - len(shown)} more servers has no room here.]"]
+    left_out = len(blocks) - len(shown)
+    note = f"[Guidance of {left_out} more servers has no room here.]"
+    return [*shown, note] if left_out else shown
 
 
 def share(texts: Sequence[str], budget: int, what: str) -> list[str]:
@@ -124,12 +126,12 @@ def share(texts: Sequence[str], budget: int, what: str) -> list[str]:
 
 def _level(sizes: Sequence[int], budget: int) -> int:
     """Return the largest size to which all can be cut so that together they fit the budget."""
-    for index, size in enumerate(sizes):
+    for index, size in enumerate(sizes[:-1]):
         share = budget // (len(sizes) - index)
         if size > share:
             return share
         budget -= size
-    raise AssertionError("they fit as they are")
+    return budget  # the largest alone is cut
 
 
 def _cut(text: str, limit: int) -> str:

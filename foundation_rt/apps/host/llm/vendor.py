@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -60,7 +61,7 @@ _opened: ContextVar[list[Any] | None] = ContextVar("_opened", default=None)
 
 
 @define(eq=False)
-class AnswerReader:
+class AnswerReader(ABC):
     """Reads one answer from the objects of a stream. Pure. A subclass knows their form.
 
     Args:
@@ -86,17 +87,17 @@ class AnswerReader:
         """The server has said that the answer ends, and why; usage may follow (LLM-93)."""
         return bool(self._reason or self.is_done)
 
+    @abstractmethod
     def read(self, event: Mapping[str, Any]) -> list[Piece]:
         """Return the pieces of an object."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> list[Piece]:
         """Return the calls and the end; nothing if the answer was cut off."""
-        raise NotImplementedError
 
 
 @define(eq=False)
-class VendorProvider:
+class VendorProvider(ABC):
     """The base of the adapters. A subclass writes a request down and reads an answer."""
 
     name: ClassVar[str]
@@ -222,21 +223,21 @@ class VendorProvider:
 
     # -- what a subclass has
 
+    @abstractmethod
     def _make_client(self) -> Any:
         """Return the SDK's client, on our HTTP client, with the present key."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def list_models(self) -> Sequence[str]:
         """Return the names of the models."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Send the request, and yield the pieces of the answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reported(self, error: Exception) -> ReportedError | None:
         """Return what the provider said; None if the error is not of the SDK."""
-        raise NotImplementedError
 
 
 @define(eq=False)
@@ -272,9 +273,9 @@ class StreamingProvider(VendorProvider):
         """Return the names of the models."""
         return [model.id async for model in self._client.models.list()]
 
+    @abstractmethod
     async def _open(self, model: str, request: ModelRequest) -> Any:
         """Send the request; return the SDK's stream."""
-        raise NotImplementedError
 
     async def _pieces(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         answer = self.reader(request.tool_names, model)

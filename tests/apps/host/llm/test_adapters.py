@@ -421,16 +421,20 @@ async def test_only_model_is_found_and_several_have_to_be_named(
         with pytest.raises(LLMServiceError, match="as it is configured") as failed:
             await Chat(service).say("x")
         assert "LLM_MODEL" in failed.value.advice
-    service = fake.service(provider, model="", base_url="http://127.0.0.1:9")
-    with pytest.raises(UsageError, match=r"does not list its models .*LLM_MODEL=NAME"):
-        await service.initialize()
+    for url, said in (
+        ("http://127.0.0.1:9", r"does not list its models .*LLM_MODEL=NAME"),
+        ("http://x:y", f"the base URL of {provider} is none"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            await fake.service(provider, model="", base_url=url).initialize()
 
 
 @every_provider
 @pytest.mark.rule("LLM-09")
 async def test_new_key_is_used_from_the_next_request_on(provider: str, fake: FakeModels) -> None:
     fake.play(["a"])
-    chat = Chat(fake.service(provider))
+    chat = Chat(fake.service(provider, api_key="before-its-start"))
+    chat.service.set_api_key(KEY)
     await chat.say("x")
     chat.service.set_api_key("another-key-0000")
     await chat.say("y")
@@ -535,6 +539,10 @@ async def test_what_gemini_alone_says_is_understood(fake: FakeModels) -> None:
     with pytest.raises(LLMServiceError) as failed:
         await chat.say("x")
     assert failed.value.retry_after == 34
+    fake.play([{"status": 429, "message": "slow down", "retryDelay": "soon"}])
+    with pytest.raises(LLMServiceError) as failed:
+        await chat.say("x")
+    assert failed.value.retry_after is None
     assert await chat.service._provider.list_models() == ["fake-1"]
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.apps.host.chat import THOUGHT, ChatMessage
+from foundation_rt.apps.host.llm import vendor
 from foundation_rt.apps.host.llm.anthropic import AnthropicAnswer, AnthropicProvider
 from foundation_rt.apps.host.llm.model_service import ModelService
 from foundation_rt.apps.host.llm.openai import OpenAIAnswer, OpenAIProvider
@@ -336,6 +337,8 @@ async def test_number_that_json_does_not_have_is_told_also_where_the_sdk_reads_i
         [part({"any": 1}, name="demo__any"), part({"any": 2}, name="demo__any")],
         [part('{"any": ', "demo__any"), part("{}", "demo__any", "c2")],
         [{"function": {"arguments": "{}"}}],
+        [part({"any": 1}, "demo__any"), {"index": 0, "function": {"arguments": "{"}}],
+        [part('\\{"any": 1}', "demo__any")],
     ],
 )
 async def test_parts_that_do_not_fit_together_make_no_call(parts: list[Any]) -> None:
@@ -399,6 +402,7 @@ async def test_complete_answer_is_one_however_its_stream_ends(
     [
         (stream(finish="error"), LLMFailure.TRANSIENT, "broke off"),
         ([b'data: {"choices": [\n\n'], LLMFailure.TRANSIENT, "broke off"),
+        ([b'data: {"choices": [1]}\n\n'], LLMFailure.TRANSIENT, "broke off"),
         ([b'data: {"error": {"message": "no", "code": 502}}\n\n'], LLMFailure.SERVER_ERROR, "no"),
         ([b'{"error": "busy"}'], LLMFailure.SERVER_ERROR, "busy"),
         ([b""], LLMFailure.EMPTY, "nothing"),
@@ -410,6 +414,27 @@ async def test_stream_without_an_answer_is_a_failure(
     with pytest.raises(LLMServiceError, match=said) as failed:
         await answer_of("openai", chunks)
     assert failed.value.failure is failure
+
+
+LONG = "x" * 500
+
+
+@pytest.mark.rule("LLM-26")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [f'data: {{"x": "{LONG}"}}\n\n'.encode()],
+        [b'{"x": "', LONG.encode()],
+        stream(part('{"a": "'), *(part(LONG[:150]) for _ in range(3))),
+    ],
+)
+async def test_answer_of_more_than_is_kept_is_refused(
+    chunks: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendor, "MAX_CHARACTERS", 400)
+    with pytest.raises(LLMServiceError, match="longer than 400 characters") as failed:
+        await answer_of("openai", chunks)
+    assert failed.value.failure is LLMFailure.REFUSED
 
 
 @pytest.mark.rule("LLM-97")

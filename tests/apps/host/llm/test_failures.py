@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from foundation_rt.apps.host.llm.failures import (
     OF_WORDS,
     AskedModel,
     ReportedError,
+    causes,
     kind_of,
     reason_in,
     retry_after,
@@ -266,6 +268,36 @@ async def test_redirect_to_another_origin_gets_neither_key_nor_chat(provider: st
     assert other.requests == []
 
 
+@pytest.mark.rule("LLM-122")
+async def test_redirect_within_an_origin_is_followed() -> None:
+    moved = b"HTTP/1.1 307 X\r\nlocation: /new/v1/chat\r\ncontent-length: 0\r\n\r\n"
+    async with answering({"/v1/": moved, "/new/": EVENTS}) as url:
+        config = LLMConfig(provider="openai", model="m", api_key=KEY, base_url=f"{url}/v1")
+        service = make_service(config)
+        (message,) = await Chat(service).say("x")
+        await service.close()
+    assert message.content == "Here."
+
+
+@pytest.mark.rule("LLM-30")
+async def test_error_of_an_sdk_without_a_status_is_told_and_a_bug_is_none() -> None:
+    async with answering({}) as url:
+        service = make_service(LLMConfig(provider="openai", model="m", api_key=KEY, base_url=url))
+        await service.initialize()
+        failed = service._provider.failure_of(openai.OpenAIError("odd answer"), "m")
+        assert "It says: odd answer." in str(failed)
+        assert service._provider.failure_of(ZeroDivisionError(), "m") is None
+        await service.close()
+
+
+def test_causes_of_an_error_are_read_to_a_bound() -> None:
+    error = ValueError("0")
+    for number in range(1, 20):
+        outer = ValueError(str(number))
+        outer.__cause__, error = error, outer
+    assert [str(each) for each in causes(error)] == [str(number) for number in range(19, 9, -1)]
+
+
 @pytest.mark.rule("LLM-34")
 @pytest.mark.parametrize("provider", ["openai", "gemini", "anthropic"])
 async def test_connection_that_cannot_be_made_has_its_sentence(provider: str) -> None:
@@ -305,6 +337,13 @@ async def test_base_url_without_its_version_is_completed_once(
     (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert "add /v1 to the base URL" in record.getMessage()
     assert service.notes == (record.getMessage(),)
+
+
+@pytest.mark.rule("LLM-35")
+async def test_refusal_of_the_model_at_v1_is_said_as_it_is() -> None:
+    refused = written(401, "application/json", '{"error": {"message": "no key"}}')
+    async with answering({"/v1/": refused}, NOT_FOUND) as url:
+        assert (await failure_at(url, "openai")).failure is F.BAD_KEY
 
 
 @pytest.mark.rule("LLM-35")

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from foundation_rt import UsageError
 from foundation_rt.apps.host.chat import TokenUsage
+from foundation_rt.apps.host.llm import model_service
+from foundation_rt.apps.host.llm.model_service import ModelService
+from foundation_rt.apps.host.llm.provider import ModelRequest, Piece, TextPiece
 from foundation_rt.apps.host.llm.providers import make_service
 from foundation_rt.apps.host.llm.service import (
     MALFORMED_CALL,
+    TEXT_MODE,
+    LLMConfig,
     LLMFailure,
     LLMServiceError,
 )
-from tests.lab.models.chats import Chat, options, shown, user, write_script
+from tests.lab.models.chats import Chat, model_tool, options, shown, user, write_script
+from tests.lab.models.plugins.script_model import ScriptProvider
 
 
 def text(content: str) -> tuple[str, str]:
@@ -96,6 +105,10 @@ async def test_aborted_answer_ends_at_once(tmp_path: Path) -> None:
     stream = service.generate_chat_message([user("x")], (), {}, options())
     first = await anext(stream)
     assert first.content == "a"
+    again = service.generate_chat_message([user("x")], (), {}, options(request_id="r2"))
+    await anext(again)
+    assert service.abort_generation("r2")  # between two pieces
+    assert await anext(again, None) is None
     rest = asyncio.create_task(anext(stream, None))
     await asyncio.sleep(0)
     assert service.abort_generation("r")
@@ -116,6 +129,69 @@ async def test_answer_without_a_token_in_time_fails(tmp_path: Path) -> None:
         with pytest.raises(LLMServiceError, match=found) as failed:
             await chat.say("x")
         assert failed.value.failure is failure
+
+
+class OddProvider(ScriptProvider):
+    """A provider that fails as none should: its errors are of no kind that it knows."""
+
+    error: Exception | None = None
+
+    async def list_models(self) -> Sequence[str]:
+        if self.error is not None:
+            raise self.error
+        await asyncio.Event().wait()
+        return ()
+
+    async def stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        yield TextPiece("a")
+        raise ZeroDivisionError("a bug")
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("LLM-04", "LLM-30")
+async def test_errors_of_a_provider_that_are_bugs_are_not_hidden(tmp_path: Path) -> None:
+    script = Path(write_script(tmp_path / "s", "a").model)
+    provider = OddProvider(script)
+    config = LLMConfig(provider="script", model="")
+    with pytest.raises(UsageError, match="script does not list its models in time; name one"):
+        await ModelService(provider, config).initialize()
+    provider.error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        await ModelService(provider, config).initialize()
+    with pytest.raises(ZeroDivisionError):
+        await Chat(ModelService(provider, evolve(config, model="m"))).say("x")
+
+
+@pytest.mark.rule("LLM-119")
+async def test_answer_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_service, "MAX_ANSWER_BYTES", 9)
+    chat = Chat(make_service(write_script(tmp_path / "s", [{"text": "four", "times": 3}])))
+    with pytest.raises(LLMServiceError, match="longer than 9 bytes") as failed:
+        await chat.say("x")
+    assert (failed.value.failure, failed.value.text_shown) == (LLMFailure.REFUSED, True)
+
+
+@pytest.mark.rule("LLM-97", "LLM-41")
+@pytest.mark.parametrize("tool_mode", ["auto", TEXT_MODE])
+@pytest.mark.parametrize("said", ["<thi", "``"])
+async def test_text_that_might_have_become_something_else_is_shown_at_the_end(
+    tmp_path: Path, tool_mode: str, said: str
+) -> None:
+    config = write_script(tmp_path / "s", [said])
+    service = make_service(evolve(config, tool_mode=tool_mode))
+    assert shown(await Chat(service).say("x")) == [text(said)]
+
+
+@pytest.mark.rule("LLM-08")
+async def test_long_schema_is_cut_where_the_model_is_told_of_its_call(tmp_path: Path) -> None:
+    call = {"call": "a:b", "arguments": "{"}
+    tool = model_tool("a:b", "B.", x={"description": "y" * 9_000})
+    chat = Chat(make_service(write_script(tmp_path / "s", [call])), [tool])
+    (told,) = await chat.say("go")
+    assert (told.content or "").endswith("y [cut here by the host]")
+    assert len(told.content or "") < 8_500
 
 
 @pytest.mark.rule("LLM-62")

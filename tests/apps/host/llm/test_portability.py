@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.apps.host.llm import tool_forms
 from foundation_rt.apps.host.llm.portability import (
     CLAUDE,
     GEMINI,
+    MAX_DESCRIPTION,
     OPENAI,
     VENDORS,
     findings,
@@ -63,6 +66,15 @@ def test_whatever_a_schema_is_vendors_take_it_once_it_is_mended(
 @pytest.mark.parametrize(
     ("vendor", "schema", "taken"),
     [
+        (GEMINI, {"properties": {"b": TEXT}}, {"type": "object", "properties": {"b": TEXT}}),
+        (GEMINI, {"items": TEXT}, {"type": "array", "items": TEXT}),
+        (GEMINI, True, any_value(1)),
+        (GEMINI, {"enum": [1, "a"]}, {"description": 'One of: [1,"a"].', **any_value(0)}),
+        (
+            GEMINI,
+            {"type": "object", "properties": {"b": TEXT}, "required": ["b", "c", 5]},
+            {"type": "object", "properties": {"b": TEXT}, "required": ["b"]},
+        ),
         (OPENAI, {"type": "array"}, {"type": "array", "items": any_value(0)}),
         (
             GEMINI,
@@ -83,7 +95,7 @@ def test_whatever_a_schema_is_vendors_take_it_once_it_is_mended(
     ],
 )
 def test_what_a_vendor_refuses_is_said_in_another_way(
-    vendor: str, schema: dict[str, Any], taken: dict[str, Any]
+    vendor: str, schema: Any, taken: dict[str, Any]
 ) -> None:
     whole, _, _ = taken_schema({"type": "object", "properties": {"a": schema}}, (vendor,))
     assert whole["properties"]["a"] == taken
@@ -100,6 +112,26 @@ def test_alternatives_at_the_root_leave_their_properties() -> None:
     assert taken["properties"] == {"a": TEXT, "b": TEXT, "c": TEXT}
     assert (taken["required"], taken["type"]) == (["c"], "object")
     assert problems == ["anyOf, oneOf or allOf at the root"]
+
+
+@pytest.mark.rule("LLM-23")
+def test_simple_schema_has_one_type_for_each_parameter_and_its_items() -> None:
+    many = {"a": {"type": "array", "items": {"type": "integer"}}, "b": {"type": "array"}, "c": 5}
+    assert simple_schema({"properties": many})["properties"] == {
+        "a": {"type": "array", "items": {"type": "integer"}},
+        "b": {"type": "array", "items": {"type": "string"}},
+        "c": TEXT,
+    }
+
+
+@pytest.mark.rule("CLI-43")
+def test_description_that_a_vendor_does_not_take_is_found() -> None:
+    long = {"name": "a", "description": "x" * (MAX_DESCRIPTION + 1), "inputSchema": None}
+    [found] = findings([long])
+    assert str(found) == (
+        "a, description: 1025 characters, more than 1024: refused by Azure OpenAI;"
+        " write a shorter one"
+    )
 
 
 @pytest.mark.rule("LLM-111")
@@ -133,4 +165,20 @@ def test_huge_schema_is_sent_simple_and_a_new_definition_is_tried_anew() -> None
         assert form.sent is not None
         assert forms.refused("tools[0] is wrong", [form.sent], attempt)
     assert forms.of(small).sent is None
+    for _ in range(3):  # then none is left that is stricter
+        assert forms.refused("`a__b` is wrong", [small], 5)
+    assert not forms.refused("it is wrong", [small], 5)
+    assert not forms.refused("`a__b` is wrong", [small], 9)
     assert forms.of(model_tool("a:b", "C.", a=TEXT)).sent is not None
+
+
+@pytest.mark.rule("LLM-23")
+def test_people_read_what_a_vendor_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_forms, "_MAX_KEPT", 1)
+    forms = ToolForms((CLAUDE,))
+    root = evolve(model_tool("a:b", "B."), parameters={"anyOf": [{"properties": {"a": TEXT}}]})
+    said = ("its parameters are simplified (anyOf, oneOf or allOf at the root)",)
+    for _ in range(2):
+        assert forms.of(root).notes == said
+        assert forms.of(model_tool("a:c", "C.")).notes == ()
+    assert [*forms._made] == ["a:c"]

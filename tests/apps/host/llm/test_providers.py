@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from foundation_rt import UsageError
-from foundation_rt.apps.host.llm import providers
+from foundation_rt.apps.host.llm import providers, rules
 from foundation_rt.apps.host.llm.providers import choose_provider, make_service, parse_model
 from foundation_rt.apps.host.llm.service import LLMConfig
-from tests.lab.models.chats import Chat, shown, write_script
+from tests.lab.models.chats import Chat, rules_chat, shown, write_script
 
 
 @pytest.mark.rule("LLM-10")
@@ -66,6 +66,16 @@ async def test_package_adds_a_provider_by_an_entry_point(tmp_path: Path) -> None
 def test_model_of_the_rules_is_refused() -> None:
     with pytest.raises(UsageError, match="--model rules"):
         make_service(LLMConfig(provider="rules", model="x"))
+
+
+@pytest.mark.rule("LLM-80")
+async def test_error_of_the_rules_is_a_bug_and_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(rules, "answer", broken)
+    with pytest.raises(ZeroDivisionError):
+        await rules_chat().say("x")
 
 
 @pytest.mark.rule("LLM-10")

@@ -80,6 +80,8 @@ async def test_tools_are_listed_with_their_arguments() -> None:
         ("/demo:echo message='it is'", {"message": "it is"}),
         ("/echo all of this", {"message": "all of this"}),
         ("/demo__echo message=500", {"message": "500"}),
+        ('/demo:echo message="a\\q"', {"message": "a\\q"}),
+        ("/demo:echo message={a", {"message": "{a"}),
     ],
 )
 async def test_command_calls_with_its_arguments(text: str, expected: Any) -> None:
@@ -100,6 +102,7 @@ async def test_values_of_a_command_are_read_by_the_schema() -> None:
     [
         ("/demo:ecko hi", "Did you mean `/demo:echo`?"),
         ("/demo:echo mesage=hi", "Did you mean `message`?"),
+        ("/demo:echo message=", "`message` of `demo:echo` is a text, not ``."),
         ("/demo:sleep ms=soon", "`ms` of `demo:sleep` is a whole number, not `soon`."),
         ("/demo:sleep ms=5 fast", "Write the arguments as `key=value`"),
     ],
@@ -149,6 +152,14 @@ async def test_question_is_left_by_cancel_or_by_a_command() -> None:
     other = rules_chat()
     await other.say("/echo")
     assert shown(await other.say("/demo:sleep ms=1")) == [("demo:sleep", {"ms": 1})]
+
+
+@pytest.mark.rule("LLM-82")
+@pytest.mark.parametrize("text", ["thanks", "cancel"])
+def test_whole_call_that_an_answer_shows_is_not_made(text: str) -> None:
+    shown_call = "Write this:\n`/demo:echo message=x`"
+    said = ChatMessage(id="a", role=Role.ASSISTANT, content=shown_call)
+    assert "I found no tool for that" in str(answer([user("how?"), said, user(text)], TOOLS))
 
 
 @pytest.mark.rule("LLM-85")
@@ -213,6 +224,7 @@ async def test_rules_answer_without_tools_and_with_odd_ones() -> None:
     assert "no tools" in shown(await chat.say("tools"))[0][1]
     odd = model_tool("a:b", "x", **{"(": {"$ref": "#/nowhere"}, "y": {"type": ["integer", "null"]}})
     assert await said("/b (=5 y=3", odd) == ("a:b", {"(": 5, "y": 3})
+    assert await said("/b", ModelTool("a:b", "a__b", "x", {})) == ("a:b", {})
     note = ChatMessage(id="n", role=Role.SYSTEM, content="note")
     chat = rules_chat(SLEEP)
     chat.history += [user("/sleep 5"), note]
@@ -308,6 +320,8 @@ def test_chat_that_asks_nothing_is_answered() -> None:
 
 @pytest.mark.rule("LLM-86", "LLM-87")
 async def test_results_of_every_kind_are_said() -> None:
+    (call,) = await rules_chat().say("/echo x")
+    assert answer([result_of(call, "one"), result_of(call, "two")], TOOLS) == "one\n\ntwo"
     assert await rendered(None, "") == "`demo:echo` is done; its result is in the card."
     assert await rendered({"other": 1}, "text") == "text"
     assert await rendered({"result": {"structuredContent": {}}}) == "(nothing)"

@@ -43,6 +43,14 @@ def test_small_guidance_is_whole_and_large_is_cut_to_one_size() -> None:
     assert "of 90000 bytes]" in prompt
 
 
+@pytest.mark.rule("LLM-51")
+def test_much_guidance_that_has_room_is_whole_and_has_no_note() -> None:
+    prompts = {f"server {number}": "Use it." for number in range(200)}
+    prompt = compile_system_prompt("", TOOLS, prompts)
+    assert prompt.count("Use it.") == 200
+    assert "no room" not in prompt
+
+
 @pytest.mark.rule("LLM-51", "LLM-50")
 @given(TEXTS, st.lists(TEXTS, max_size=6), st.sampled_from([0, 5, 400]), st.booleans())
 def test_prompt_is_bounded_and_the_same_each_time(

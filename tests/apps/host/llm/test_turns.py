@@ -82,6 +82,12 @@ def test_calls_of_one_answer_stay_together_whatever_the_order_of_results() -> No
 
 
 @pytest.mark.rule("LLM-20")
+def test_texts_that_follow_each_other_are_one_answer() -> None:
+    expected = [("user", ["x"], [], []), ("model", ["a", "b"], ["c1"], [])]
+    assert turns(user("x"), said("a", "a"), said("b", "b"), call(1, "b"))[:2] == expected
+
+
+@pytest.mark.rule("LLM-20")
 def test_answers_that_follow_each_other_are_turns_of_their_own() -> None:
     one, two = call(1), call(2, "b")
     history = [user("x"), one, result_of(one, "r1"), two, result_of(two, "r2"), said("Done", "c")]
@@ -140,6 +146,9 @@ def test_text_mode_writes_calls_and_results_as_text() -> None:
         ("model", ["I look.", written], [], []),
         ("user", ["Error of demo:echo:\nit broke"], [], []),
     ]
+    assert turns(user("x"), one, text_mode=True)[2] == (
+        ("user", [f"No outcome of demo:echo: {NO_OUTCOME}"], [], [])
+    )
 
 
 async def wire(provider: str, *history: ChatMessage, **values: Any) -> Any:
@@ -224,6 +233,25 @@ async def test_pictures_go_to_models_that_take_them(provider: str) -> None:
     text = texts_of(body)
     assert text.count(PNG["data"]) == 2
     assert "image/tiff is not shown" in text
+
+
+@pytest.mark.rule("LLM-22")
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"RIFF\0\0\0\0WEBP", "image/webp"),
+        (b"\0\0\0\x18ftypheic", "image/heic"),
+        (b"GIF89a", "image/gif"),
+        (None, None),
+    ],
+)
+def test_picture_has_the_type_of_its_bytes(data: bytes | None, kind: str | None) -> None:
+    text = "A" if data is None else base64.b64encode(data).decode()
+    sent = evolve(user("x"), metadata={"pictures": [{**PNG, "data": text}]})
+    types = ["image/png", "image/webp", "image/heic", "image/gif"]
+    (turn,) = build_turns(ModelRequest(system="", history=[sent]), "openai", types)
+    assert [each.mime_type for each in turn.pictures] == ([kind] if kind else [])
+    assert ("is not shown here" in turn.text) is (kind is None)
 
 
 @pytest.mark.rule("LLM-22")
