@@ -119,9 +119,8 @@ class CallQuestions:
                 action, content = given or ("expired", None)
             finally:
                 self._ended(question_id, action)
-        if action == "expired":
-            return ElicitResult("cancel")
-        return ElicitResult(action, content if action == "accept" else None)  # type: ignore[arg-type]
+        said = "cancel" if action == "expired" else action
+        return ElicitResult(said, content if said == "accept" else None)  # type: ignore[arg-type]
 
     def _ended(self, question_id: str, action: str) -> None:
         call = self._open.pop(question_id, None)

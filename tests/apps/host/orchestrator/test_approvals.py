@@ -206,6 +206,11 @@ class Shop:
             "the new definition is read",
         )
 
+    async def remove(self) -> None:
+        """Have no server any more."""
+        self._plans = {}
+        await self.coordinator.reload()
+
 
 @asynccontextmanager
 async def shop(
@@ -331,6 +336,41 @@ async def test_call_that_waited_for_another_one_is_asked_about_as_it_is_now() ->
 
         await say(orchestrator, act=when_asked(begin))
         assert (len(changing), desk.kept) == (2, [])
+
+
+@pytest.mark.rule("TURN-26")
+async def test_call_whose_tool_has_gone_while_it_waited_does_not_run() -> None:
+    model = ScriptedModel([[call("desk:note", text=each) for each in "ab"]])
+    async with shop(model) as (desk, orchestrator):
+        await desk.define("reads", reads=True, trust=False)
+
+        async def change(call_id: str) -> None:
+            await desk.remove()
+            assert orchestrator.approve("session", call_id, "deny")
+
+        changing: list[asyncio.Task[None]] = []
+
+        def begin(call_id: str) -> None:
+            changing.append(asyncio.create_task(change(call_id)))
+
+        heard = await say(orchestrator, act=when_asked(begin))
+        assert (len(changing), desk.kept) == (1, [])
+    assert heard.outcomes()[1]["data"]["error"]["code"] == "CHANGED"
+
+
+@pytest.mark.rule("TURN-26")
+async def test_tool_that_changes_while_a_decision_is_kept_does_not_run() -> None:
+    async with shop(1) as (desk, _):
+
+        class Keeping(MemoryHistories):
+            async def decide(self, session_id: str, subject: str, word: str) -> None:
+                await desk.define("harmful")
+
+        orchestrator = ConversationOrchestrator(notes(1), desk.coordinator, Keeping())
+        await desk.define("harmless")
+        heard = await say(orchestrator, act=approving(orchestrator, "always"))
+        assert desk.kept == []
+    assert heard.outcomes()[0]["data"]["error"]["code"] == "CHANGED"
 
 
 @pytest.mark.rule("TURN-26")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from foundation_rt.apps.host import texts
-from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.chat import ChatMessage, Role
 from foundation_rt.apps.host.llm.failures import FAILURES
 from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
 from foundation_rt.apps.host.orchestrator import HistoryManagementOptions
+from foundation_rt.apps.host.orchestrator.turn import older_part
 from tests.lab.host.chat import ScriptedModel, call, chat, say
 
 
@@ -180,8 +182,38 @@ async def test_older_part_is_summarised_on_request() -> None:
 
 
 @pytest.mark.rule("TURN-58")
-async def test_summary_that_fails_is_left_out() -> None:
-    model = ScriptedModel([["word " * 100], ["word " * 100], [failing()], ["fine"]])
+def test_older_part_ends_before_a_question() -> None:
+    roles = [Role.USER, Role.ASSISTANT, Role.USER, Role.ASSISTANT, Role.TOOL]
+    history = [ChatMessage(id=f"m{at}", role=role) for at, role in enumerate(roles)]
+    found = [len(older_part(history, retained)) for retained in range(1, 7)]
+    assert found == [2, 2, 2, 0, 0, 0]
+
+
+@pytest.mark.rule("TURN-58")
+async def test_summary_without_end_is_cut_and_notes_of_a_host_are_read() -> None:
+    model = ScriptedModel()
+    model.choose = lambda asked: (
+        ["x" * 40_000] * 3 if "Summarise" in (asked.last.content or "") else ["word " * 100]
+    )
+    options = HistoryManagementOptions(summarization_threshold=1, retain_newest_messages=3)
+    async with chat(model, {}, history=options) as orchestrator:
+        for number in range(3):
+            await say(orchestrator, f"question {number}")
+        assert len(model.asked) == 4  # at first there was nothing older
+        kept = [each for each in orchestrator.get_history("session") if each.role is Role.SYSTEM]
+        assert [len(each.content or "") < 5_000 for each in kept] == [True]
+        await orchestrator.add_message_to_history(
+            "session", orchestrator.create_system_message("Be brief.", {"of": "a host"})
+        )
+        await say(orchestrator, "question 3")
+        read = model.asked[-1].history
+        assert [each.metadata["of"] for each in read if each.content == "Be brief."] == ["a host"]
+
+
+@pytest.mark.rule("TURN-58")
+@pytest.mark.parametrize("nothing", [[failing()], [], [call("desk:find", word="a")]])
+async def test_summary_that_fails_is_left_out(nothing: Sequence[Any]) -> None:
+    model = ScriptedModel([["word " * 100], ["word " * 100], nothing, ["fine"]])
     options = HistoryManagementOptions(summarization_threshold=200, retain_newest_messages=1)
     async with chat(model, {}, history=options) as orchestrator:
         for number in range(3):

@@ -168,6 +168,22 @@ def test_newest_is_cut_where_it_does_not_fit_alone() -> None:
 
 
 @pytest.mark.rule("TURN-56")
+def test_reader_forgets_a_summary_that_is_not_in_the_history_any_more() -> None:
+    old, new = message(1, Role.USER, "a"), message(3, Role.USER, "b")
+    summary = message(2, Role.SYSTEM, "before", metadata={SUMMARY: "m1"})
+    lost, other = outcome(9), message(3, Role.USER, "c")
+    reader = HistoryReader()
+    for history, kept in (
+        ([old, summary, new], [summary, new]),
+        ([old, summary, other], [summary, other]),
+        ([old, new, lost], [old, new]),  # an outcome of no call is left out
+        ([old, summary], [summary]),
+    ):
+        reader.read(history)
+        assert reader.prune(PLENTY, count) == kept
+
+
+@pytest.mark.rule("TURN-56")
 def test_summary_stands_for_what_it_summarises() -> None:
     old = [message(1, Role.USER), message(2, Role.ASSISTANT)]
     new = [message(3, Role.USER), message(4, Role.ASSISTANT)]

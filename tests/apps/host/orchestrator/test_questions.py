@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,16 +12,20 @@ from typing import Any
 import pytest
 
 from foundation_rt import (
+    Audio,
     ElicitUrl,
     ErrorCode,
+    Image,
+    SamplingMessage,
     Server,
     ServerRequestError,
+    Text,
     ToolContext,
     ToolError,
     UrlElicitationRequired,
 )
 from foundation_rt.apps.coordinator import Coordinator
-from foundation_rt.apps.host.chat import Role
+from foundation_rt.apps.host.chat import THOUGHT, ChatMessage, Role
 from foundation_rt.apps.host.events import ServerMessage
 from foundation_rt.apps.host.llm.service import LLMFailure, LLMServiceError
 from foundation_rt.apps.host.orchestrator import (
@@ -66,6 +71,12 @@ def asking() -> Server:
         except ServerRequestError as error:
             raise ToolError(ErrorCode.INTERNAL, f"refused: {error}") from None
         return f"{said.text} ({said.model}, {said.stop_reason})"
+
+    @server.tool(annotations=READS)
+    async def look(ctx: ToolContext) -> str:
+        blocks = (Text("What is it?"), Image(b"png", "image/png"), Audio(b"wav", "audio/wav"))
+        message = SamplingMessage("user", blocks)
+        return (await ctx.sample(message, system_prompt="Be brief.")).text
 
     @server.tool(annotations=READS)
     async def places(ctx: ToolContext) -> list[str]:
@@ -160,6 +171,25 @@ async def test_server_gets_the_model_after_an_approval(revision: str) -> None:
     assert decided["decision"] == "once"
     assert "42 (test:model, endTurn)" in got
     assert heard.text == "done"  # what the server got is not said to people
+
+
+@pytest.mark.rule("TURN-63")
+@pytest.mark.parametrize("takes_pictures", [True, False])
+async def test_model_reads_what_the_server_sends_as_far_as_it_takes_it(
+    takes_pictures: bool, revision: str
+) -> None:
+    hidden = ChatMessage(id="t", role=Role.ASSISTANT, content="hm", metadata={THOUGHT: True})
+    answers = [[call("asks:look")], [hidden, "a cat"]]
+    model = ScriptedModel(answers, takes_pictures=takes_pictures)
+    async with chat(model, {"asks": asking()}, revision=revision, approve_all=True) as orchestrator:
+        heard = await say(orchestrator)
+    prompt, message = model.asked[1].history
+    assert prompt.content == "Be brief."
+    left_out = "" if takes_pictures else "\n[image: left out]"
+    assert message.content == f"What is it?{left_out}\n[audio: left out]"
+    png = {"mimeType": "image/png", "data": b64encode(b"png").decode()}
+    assert message.metadata == ({"pictures": [png]} if takes_pictures else {})
+    assert heard.outcomes()[0]["data"]["result"]["content"][0]["text"] == "a cat"
 
 
 @pytest.mark.rule("TURN-63")

@@ -258,6 +258,9 @@ async def test_skill_that_a_lock_withholds_is_neither_listed_nor_read(tmp_path: 
         write_state(file, skills=[other], texts={URI: manifest(text="Else.")})
         with pytest.raises(SkillError, match="the lock withholds it"):
             await skills.read({"skill": "bad:pdf"}, "session")
+        write_state(file, skills=[{**entry, "resources": "dynamic"}], texts={})
+        with pytest.raises(SkillError, match="no digests"):
+            await skills.read({"skill": "bad:pdf"}, "session")
 
 
 @pytest.mark.rule("TURN-92")

@@ -13,7 +13,12 @@ from foundation_rt.apps.coordinator import Coordinator
 from foundation_rt.apps.host import texts
 from foundation_rt.apps.host.chat import THOUGHT, ChatMessage, Role
 from foundation_rt.apps.host.events import ServerMessage
-from foundation_rt.apps.host.orchestrator import ConversationOrchestrator, MemoryHistories
+from foundation_rt.apps.host.orchestrator import (
+    ConversationOrchestrator,
+    MemoryHistories,
+    answers,
+)
+from foundation_rt.apps.host.orchestrator.scope import EventBuffer
 from foundation_rt.errors import UsageError
 from tests.lab.checks.leaks import tasks
 from tests.lab.host.chat import Desk, Heard, ScriptedModel, approving, call, chat, say, when_asked
@@ -357,6 +362,86 @@ async def test_cancelled_reader_ends_everything() -> None:
         assert orchestrator.get_history("session")[-1].content == "text"
 
 
+class SlowHistories(MemoryHistories):
+    """Histories that take 8 s to keep an outcome, and 8 s to leave that."""
+
+    async def add_message(self, session_id: str, message: Any) -> None:
+        if message.role is Role.TOOL:
+            try:
+                await asyncio.sleep(8)
+            except asyncio.CancelledError:
+                await asyncio.sleep(8)
+        await super().add_message(session_id, message)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.rule("TURN-08")
+async def test_turn_is_left_when_its_end_cannot_be_stored_in_time() -> None:
+    model, loop = ScriptedModel([[call("desk:hold", text="a")]]), asyncio.get_running_loop()
+    async with chat(model, histories=SlowHistories(), approve_all=True) as orchestrator:
+        started = asyncio.Event()
+
+        def note(event: ServerMessage) -> None:
+            if event.payload.get("message") == "Calling desk:hold":
+                started.set()
+
+        reading = asyncio.create_task(say(orchestrator, act=note))
+        await started.wait()
+        began = loop.time()
+        reading.cancel()
+        await asyncio.sleep(1)
+        reading.cancel()  # whoever waits for the end goes on waiting
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert 5 <= loop.time() - began < 8
+        assert not orchestrator.stop("session")
+
+
+@pytest.mark.rule("TURN-10")
+async def test_pieces_without_text_are_not_shown_and_what_they_have_is_kept() -> None:
+    signed = ChatMessage(id="s", role=Role.ASSISTANT, content="", metadata={"test": "signature"})
+    model = ScriptedModel([["", "a", ""], [signed], [""]])
+    async with chat(model) as orchestrator:
+        heard = [await say(orchestrator) for _ in range(3)]
+        kept = [each for each in orchestrator.get_history("session") if each.role is not Role.USER]
+    assert [each["content"] for each in heard[0].of("text")] == ["a", ""]
+    assert [each.text for each in heard[1:]] == [texts.NO_ANSWER] * 2
+    assert [each.content for each in kept] == ["a", "", texts.NO_ANSWER, texts.NO_ANSWER]
+    assert kept[1].metadata["test"] == "signature"
+
+
+@pytest.mark.rule("TURN-10")
+async def test_model_that_does_not_stop_is_read_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "MAX_ANSWER_CHARACTERS", 10)
+    model = ScriptedModel([["four"] * 20])
+    async with chat(model) as orchestrator:
+        assert (await say(orchestrator)).text == "four" * 3
+
+
+@pytest.mark.rule("TURN-01")
+async def test_events_wait_for_a_slow_reader() -> None:
+    buffer = EventBuffer("t")
+    while buffer.has_room:
+        await buffer.put("text", {})
+    putting = asyncio.create_task(buffer.put("user", {}))
+    closed = asyncio.create_task(buffer.put("turn", {}))
+    await asyncio.sleep(0)
+    assert not putting.done()
+    assert await buffer.next()
+    await putting
+    buffer.close()
+    await closed  # nobody reads it any more
+    kinds = [event.type async for event in _all(buffer)]
+    assert (kinds[-1], "turn" in kinds) == ("user", False)
+
+
+async def _all(buffer: EventBuffer) -> AsyncIterator[ServerMessage]:
+    while (event := await buffer.next()) is not None:
+        yield event
+
+
 @pytest.mark.rule("TURN-09")
 async def test_session_has_one_turn_at_a_time_and_sessions_have_theirs_at_once() -> None:
     model = ScriptedModel()
@@ -376,8 +461,9 @@ async def test_session_has_one_turn_at_a_time_and_sessions_have_theirs_at_once()
 
 
 @pytest.mark.rule("TURN-12")
-async def test_unexpected_error_ends_the_turn_and_is_not_shown() -> None:
-    model = ScriptedModel([[ValueError("secret")], ["fine"]])
+@pytest.mark.parametrize("error", [ValueError("secret"), TimeoutError("secret")])
+async def test_unexpected_error_ends_the_turn_and_is_not_shown(error: Exception) -> None:
+    model = ScriptedModel([[error], ["fine"]])
     async with chat(model) as orchestrator:
         heard = await say(orchestrator)
         assert (heard.end["state"], heard.end["code"]) == ("failed", "INTERNAL")

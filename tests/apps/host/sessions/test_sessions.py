@@ -10,8 +10,10 @@ import pytest
 from foundation_rt.apps.host.chat import ChatMessage, Role, chat_label
 from foundation_rt.apps.host.sessions.live_chat import LiveChat
 from foundation_rt.apps.host.sessions.memory import MemoryChatStore
+from foundation_rt.apps.host.sessions.sessions import ChatSessions
 from foundation_rt.apps.host.sessions.store import (
     ChatFullError,
+    FencedError,
     RateLimitedError,
     SessionError,
     SessionSettings,
@@ -22,6 +24,7 @@ from foundation_rt.apps.host.sessions.store import (
     UnknownSessionError,
 )
 from foundation_rt.apps.host.web import socket
+from foundation_rt.errors import UsageError
 from tests.apps.host.sessions.support import (
     OWNER,
     NewStore,
@@ -152,6 +155,45 @@ async def test_logs_name_a_chat_by_a_hash(
     [record] = [each for each in caplog.records if "turn failed" in each.getMessage()]
     assert record.fields == {"chat": chat_label(talk.session.id)}  # type: ignore[attr-defined]
     assert not any(talk.session.id in str(vars(each)) for each in caplog.records)
+
+
+@pytest.mark.rule("CHAT-03")
+async def test_what_is_asked_of_a_session_that_is_gone_finds_nothing(new_store: NewStore) -> None:
+    async with talking(new_store) as talk:
+        sessions, key = talk.host.sessions, talk.session.key
+        await talk.say("say:x")
+        version = talk.session.chat.version
+        assert await sessions.delete(talk.session.id, OWNER)
+        message = ChatMessage(id="x", role=Role.ASSISTANT, content="x")
+        with pytest.raises(UnknownSessionError):
+            await sessions.add_message(talk.session.id, message)
+        with pytest.raises(StopAsyncIteration):
+            await anext(talk.session.connect(None))
+        assert not talk.session.is_watched
+        assert await sessions.store.begin_turn(key) is None
+        assert await sessions.store.changes(key, version, 0) is None
+        assert await sessions.store.load(key, OWNER) is None
+        with pytest.raises(FencedError):
+            await sessions.store.write(key, talk.session.chat.writing("t", (), (), ends_turn=False))
+
+
+async def test_sessions_have_to_be_given_what_runs_their_turns() -> None:
+    sessions = ChatSessions(MemoryChatStore(SessionSettings()))
+    with pytest.raises(UsageError, match="call run_turns_with before"):
+        _ = sessions.orchestrator
+
+
+@pytest.mark.rule("CHAT-06")
+@pytest.mark.virtual_time
+async def test_session_without_a_turn_for_long_is_forgotten_by_the_orchestrator() -> None:
+    async with talking(settings=SessionSettings(idle_ms=1_000)) as talk:
+        other = await talk.host.sessions.create(OWNER)
+        await talk.say("say:x")
+        await asyncio.sleep(2)
+        connection, page = await tab(other)
+        await other.submit("say:x", None)
+        await read_until(connection, page, "finished")
+        assert talk.host.orchestrator.forgotten == [talk.session.id]
 
 
 @pytest.mark.rule("CHAT-03")

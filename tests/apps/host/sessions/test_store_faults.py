@@ -6,6 +6,8 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -17,6 +19,7 @@ from foundation_rt.apps.host.sessions.postgres import PostgresChatStore
 from foundation_rt.apps.host.sessions.sqlite import SqliteChatStore
 from foundation_rt.apps.host.sessions.store import (
     BegunTurn,
+    FencedError,
     SessionSettings,
     StoredChat,
     StoreUnavailableError,
@@ -26,6 +29,7 @@ from foundation_rt.base.database.errors import DatabaseFullError, DatabaseUnavai
 from foundation_rt.errors import UsageError
 from tests.apps.host.sessions.support import (
     OWNER,
+    NewStore,
     Page,
     read_until,
     running,
@@ -38,6 +42,7 @@ from tests.lab.places.sqlite import a_small_disk
 from tests.lab.waiting import until
 
 ROOMY = SessionSettings(max_messages=1_000)
+NOTE = ChatMessage(id="x", role=Role.ASSISTANT, content="x")
 
 
 @pytest.mark.rule("CHAT-24", "CHAT-25")
@@ -129,6 +134,193 @@ async def test_decision_without_the_store_is_kept_when_it_is_back() -> None:
         assert await host.sessions.decisions(session.id) == {"s": "two"}
 
 
+class Faulty(MemoryChatStore):
+    """A store whose named methods fail so many times each; `is_away` has the probe fail, too."""
+
+    def __init__(self, settings: SessionSettings) -> None:
+        super().__init__(settings)
+        self.is_immediate = False
+        self.failing: dict[str, int] = {}
+        self.error: Exception = DatabaseUnavailableError("away")
+        self.is_away = False
+        self.seen: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in FAILING:
+            return found
+
+        async def call(*given: Any) -> Any:
+            self.seen.append(name)
+            if self.failing.get(name, 0) > 0:
+                self.failing[name] -= 1
+                raise self.error
+            return await found(*given)
+
+        return call
+
+    async def probe(self) -> None:
+        if self.is_away:
+            raise DatabaseUnavailableError("away")
+
+
+FAILING = {
+    *("index", "purge", "listed", "decisions", "decide", "is_watched", "load", "frames", "write"),
+    "changes",
+}
+
+
+def faulty(**failing: int) -> tuple[Faulty, NewStore]:
+    """Return a store that fails, and what makes it."""
+    store = Faulty(SessionSettings())
+    store.failing = failing
+    return store, lambda _: store
+
+
+@pytest.mark.rule("CHAT-24", "CHAT-33", "CHAT-34")
+@pytest.mark.virtual_time
+async def test_work_beside_the_chats_that_fails_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, new_store = faulty(index=1, purge=1)
+    async with running(new_store, SessionSettings(keep_ms=1_000)) as host:
+        await asyncio.sleep(0.05)
+        assert not host.sessions.is_available
+        await asyncio.sleep(1)
+        assert host.sessions.is_available
+        await asyncio.sleep(60)
+        assert store.seen == ["index", "purge"]
+        await asyncio.sleep(6 * 3600)
+        assert store.seen == ["index", "purge", "purge"]
+    said = [each.getMessage() for each in caplog.records]
+    assert said.count("the store of chats cannot be used") == 2
+
+
+@pytest.mark.rule("CHAT-34")
+async def test_chats_of_earlier_versions_that_cannot_be_read_hold_up_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, new_store = faulty(index=1)
+    store.error = ValueError("a row of an earlier version")
+    async with talking(new_store) as talk:
+        await talk.say("say:hello")
+        assert talk.host.sessions.is_available
+    assert "chats of an earlier version are not listed" in caplog.text
+
+
+@pytest.mark.rule("CHAT-24", "CHAT-28")
+async def test_what_asks_the_store_is_refused_while_it_is_away() -> None:
+    _, new_store = faulty(listed=1, decisions=1)
+    async with running(new_store) as host:
+        session = await host.sessions.create(OWNER)
+        with pytest.raises(StoreUnavailableError):
+            await host.sessions.listed(OWNER)
+        assert await host.sessions.decisions(session.id) is None
+        assert not host.sessions.is_available
+
+
+@pytest.mark.rule("CHAT-28")
+async def test_decision_is_stored_in_the_end_however_often_the_store_fails() -> None:
+    store, new_store = faulty(decide=3)
+    async with running(new_store) as host:
+        session = await host.sessions.create(OWNER)
+        await host.sessions.decide(session.id, "s", "one")
+        await until(lambda: store._decisions.get(OWNER) == {"s": "one"}, "it is stored")
+        await host.sessions.decide("00" * 32, "s", "of no chat")
+        assert store.seen.count("decide") == 4
+
+
+@pytest.mark.rule("CHAT-28")
+async def test_decision_that_changes_while_it_is_stored_is_stored_again() -> None:
+    stored, going = list[str](), asyncio.Event()
+
+    class Slow(MemoryChatStore):
+        async def decide(self, principal: str, subject: str, word: str) -> None:
+            await going.wait()
+            stored.append(word)
+
+    async with running(Slow) as host:
+        session = await host.sessions.create(OWNER)
+        first = asyncio.create_task(host.sessions.decide(session.id, "s", "one"))
+        second = asyncio.create_task(host.sessions.decide(session.id, "s", "two"))
+        await asyncio.sleep(0)
+        going.set()
+        await asyncio.gather(first, second)
+        assert stored[-1] == "two"
+
+
+@pytest.mark.rule("CHAT-22", "CHAT-24")
+async def test_chat_is_read_again_when_the_store_is_back_and_ends_if_it_was_deleted() -> None:
+    store, new_store = faulty()
+    async with talking(new_store) as talk:
+        await talk.say("say:hello")
+        talk.session.chat.put(NOTE)  # which the store does not have
+        store.failing["load"] = 2
+        await talk.session.reload()
+        assert store.seen.count("load") == 3
+        await talk.until("history")
+        assert "x" not in talk.page.texts
+        await store.delete(talk.session.key, OWNER)
+        await talk.session.reload()
+        with pytest.raises(StopAsyncIteration):
+            await anext(talk.connection)
+
+
+@pytest.mark.rule("CHAT-22")
+async def test_write_of_a_worker_that_has_lost_its_chat_is_forgotten() -> None:
+    store, new_store = faulty()
+    async with talking(new_store) as talk:
+        await talk.say("say:hello")
+        store.failing["write"], store.error = 1, FencedError()
+        await talk.host.sessions.add_message(talk.session.id, NOTE)
+        await talk.until("history")
+        assert "x" not in talk.page.texts
+        assert NOTE not in talk.session.history
+
+
+@pytest.mark.rule("CHAT-13", "CHAT-24")
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_events_that_cannot_be_read_again_become_one_history(is_away: bool) -> None:
+    store, new_store = faulty()
+    async with talking(new_store) as talk:
+        await talk.say("say:hello")
+        store.failing["frames"], store.is_away = 1, is_away
+        if is_away:
+            talk.host.sessions.availability.lost(store.error)
+        again = talk.session.connect(0)
+        other = Page(seq=0)
+        other.show(await anext(again))
+        assert (other.histories, other.chat()) == (1, talk.page.chat())
+        store.is_away = False
+
+
+@pytest.mark.rule("CHAT-20")
+@pytest.mark.virtual_time
+async def test_turn_that_nobody_watches_ends_where_the_store_cannot_say_who_does() -> None:
+    _, new_store = faulty(is_watched=1)
+    async with talking(new_store) as talk:
+        await talk.say("open:files:read", "status")
+        talk.connection.close()
+        await asyncio.sleep(61)
+        assert talk.session.running_turn is None
+        assert talk.session.history[-1].data["error"]["code"] == "OUTCOME_UNKNOWN"
+
+
+@pytest.mark.rule("CHAT-26")
+@pytest.mark.virtual_time
+async def test_close_without_the_store_cuts_off_what_runs() -> None:
+    store, new_store = faulty()
+    async with talking(new_store) as talk:
+        await talk.say("part:abc open:files:read", "status")
+        store.failing["write"], store.is_away = 10**6, True
+        await talk.host.sessions.add_message(talk.session.id, NOTE)
+        assert not talk.host.sessions.is_available
+        await talk.host.sessions.close(1)
+        assert not talk.session.is_busy
+        assert talk.host.orchestrator.closed == 1
+        assert "x" not in store._chats[talk.session.key].ids
+
+
 @pytest.mark.rule("CHAT-24")
 @pytest.mark.parametrize("error", [DatabaseUnavailableError, DatabaseFullError])
 async def test_store_that_fails_once_loses_nothing(error: type[Exception]) -> None:
@@ -203,6 +395,18 @@ async def test_turn_that_was_begun_before_the_store_failed_is_run_once() -> None
     async with talking(Failing) as talk:
         await talk.say("say:one")
         assert talk.host.orchestrator.texts == ["say:one"]
+
+
+@pytest.mark.rule("CHAT-07")
+async def test_containers_that_json_does_not_know_are_stored_as_those_it_knows(
+    tmp_path: Path,
+) -> None:
+    async with talking(lambda limits: SqliteChatStore(tmp_path / "c.db", limits), ROOMY) as talk:
+        data = MappingProxyType({"a": (1,), "b": frozenset({2})})
+        await talk.host.sessions.add_message(talk.session.id, evolve(NOTE, data=data))
+        stored = await talk.host.sessions.store.load(talk.session.key, OWNER)
+        assert stored is not None
+        assert [message.data for _, message in stored.messages] == [{"a": [1], "b": [2]}]
 
 
 @pytest.mark.rule("CHAT-07")
