@@ -11,11 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import ResourceDefinition, Server, ToolAnnotations, ToolDefinition
+from foundation_rt.apps.coordinator import Coordinator
+from foundation_rt.apps.host.orchestrator import (
+    ConversationOrchestrator,
+    MemoryHistories,
+    connection_options,
+)
+from foundation_rt.apps.host.orchestrator.app_calls import AppDecision, AppRequestError
 from foundation_rt.apps.host.web.apps import MAX_BODY
 from foundation_rt.apps.web_page.app_frames import MAX_ORIGINS, allowed_origins, frame_policy
 from foundation_rt.base.app_format import MIME_TYPE
-from tests.lab.host.chat import call
+from tests.lab.host.chat import ScriptedModel, approving, call, plans_with, say
 from tests.lab.host.server import Hosting, Page, host_server, hosting
+from tests.lab.waiting import until
 
 URI = "ui://shop/orders"
 HTML = "<!doctype html><title>Orders</title>"
@@ -157,6 +165,61 @@ async def test_app_is_read_once_with_what_its_call_has() -> None:
             history = await again.until("history")
             [asked] = [each for each in history["payload"]["messages"] if each.get("callId")][:1]
             assert asked["metadata"]["app"] == URI
+
+
+@pytest.mark.rule("HAPP-11")
+async def test_app_of_a_call_that_waits_has_no_outcome_and_a_call_without_app_has_none() -> None:
+    answers = [[call("shop:orders", "c1", id=7), call("shop:secret", "c2", id=8)]]
+    async with hosting(answers, servers={"shop": Shop().server}) as one, one.page() as page:
+        await page.say("orders")
+        await page.until("approval")
+        path = f"/api/sessions/{page.session}/app"
+        _, _, body = await one.request("GET", f"{path}?call=c1")
+        assert orjson.loads(body)["outcome"] is None
+        _, _, body = await one.request("GET", f"{path}?call=c2")
+        assert orjson.loads(body)["error"]["message"] == "This call has no app."
+
+
+@pytest.mark.rule("HAPP-20", "HAPP-21")
+async def test_call_of_an_app_ends_in_words_where_its_server_changes_goes_or_is_slow() -> None:
+    shop, orders = Shop(), call("shop:orders", "c1", id=7)
+    shop.server.tool("wait", annotations=ToolAnnotations(read_only=True))(asyncio.Event().wait)
+    plans: dict[str, Any] = {}
+
+    class Changing(MemoryHistories):
+        async def decide(self, session_id: str, subject: str, word: str) -> None:
+            if not shop.called:  # about the call of the model
+                return
+            changed = Shop()
+            changed.server.unregister("refund")
+            changed.add("refund", {"visibility": ["app"]}, read_only=False)
+            await serve({"shop": changed.server})
+
+    async def serve(servers: dict[str, Any]) -> None:
+        before = coordinator.entry("shop:refund")
+        plans.clear()
+        plans.update(plans_with(servers, trust=True, timeout_ms=100))
+        await coordinator.reload()
+        await until(lambda: coordinator.entry("shop:refund") is not before, "it is another one")
+
+    options = connection_options()
+    async with Coordinator.from_plans(lambda: plans, connections=options) as coordinator:
+        await serve({"shop": shop.server})
+        host = ConversationOrchestrator(ScriptedModel([[orders]]), coordinator, Changing())
+        await say(host, act=approving(host))
+
+        with pytest.raises(AppRequestError, match="did not answer tools/call wait"):
+            await host.apps.call("session", "c1", "wait", {})
+        asked = await host.apps.call("session", "c1", "refund", {"id": 1})
+        decided = AppDecision("always", asked["approval"]["meaning"])
+        with pytest.raises(AppRequestError, match="The tool has changed meanwhile"):
+            await host.apps.call("session", "c1", "refund", {"id": 1}, decided)
+        await serve({})
+        with pytest.raises(
+            AppRequestError, match="The server shop of this app is not there any more"
+        ):
+            await host.apps.open("session", "c1")
+    assert [name for name, _ in shop.called] == ["orders"]
 
 
 @pytest.mark.rule("HAPP-12")
