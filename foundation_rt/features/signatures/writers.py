@@ -17,12 +17,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.plain_values import ExplicitResult, unstructured
-from .annotations import UnresolvedName
 from .classes import is_class_with_members, is_typed_class, written_members_of
 from .constraints import ByName
 from .enumerations import is_by_name
 from .generics import alias_value, meaning
-from .type_schema import UnsupportedType
 
 if TYPE_CHECKING:
     from .annotations import Names
@@ -95,10 +93,7 @@ class _Walk:
         origin = typing.get_origin(alias)
         if origin is not None:
             return alias_value(origin, typing.get_args(alias))
-        try:
-            return self._names.resolve(alias.__value__)
-        except (UnresolvedName, NameError) as error:
-            raise UnsupportedType(f"{alias.__name__} cannot be resolved: {error}") from None
+        return self._names.resolve(alias.__value__)
 
     def _union(self, hint: Any, by_name: bool) -> Writer | None:
         if any(map(_is_serialized, typing.get_args(hint))):
@@ -107,6 +102,7 @@ class _Walk:
         choices = [(_class_of(one), write) for one, write in found]
         if not any(write for _, write in choices):
             return None
+        choices.sort(key=lambda choice: choice[0] is object)  # which every value is an instance of
 
         def write(value: Any) -> Any:
             for cls, write_one in choices:

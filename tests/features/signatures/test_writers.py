@@ -11,6 +11,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    Literal,
     NamedTuple,
     NewType,
     NotRequired,
@@ -54,10 +55,12 @@ class Shape(enum.Enum):
     DOT = object()
 
 
+S = TypeVar("S", bound=Shape)
 Named = Annotated[Level, ByName()]
 Hex = Annotated[int, PlainSerializer(hex, return_type=str)]
 Maybe = NewType("Maybe", Shape)
 Nested = typing_extensions.TypeAliasType("Nested", "list[Nested] | Shape")
+Row = typing_extensions.TypeAliasType("Row", list[T], type_params=(T,))
 
 
 @attrs.define
@@ -76,6 +79,11 @@ class Drawing:
 @dataclass
 class Box(Generic[T]):
     one: T
+
+
+@dataclass
+class Count:
+    n: int | None
 
 
 class Pair(NamedTuple):
@@ -146,6 +154,13 @@ def written(hint: Any, value: Any) -> Any:
         (Hex | None, 17, "0x11"),
         (Hex | None, None, None),
         (pydantic.Base64Str, "hello", "aGVsbG8="),
+        (list[S], [Shape.DOT], ["DOT"]),
+        (Row[Shape], [Shape.DOT], ["DOT"]),
+        (Literal["a"] | Shape, Shape.DOT, "DOT"),
+        (Literal["a"] | Shape, "a", "a"),
+        (Maybe | int, Shape.DOT, "DOT"),
+        (Named | str, Level.LOW, "LOW"),
+        (tuple[Shape, Count], (Shape.DOT, Count(1)), ["DOT", {"n": 1}]),
         (dict[Level, str], {Level.LOW: "a"}, {"1": "a"}),
         (dict[int, Shape], {5: Shape.DOT}, {"5": "DOT"}),
         (dict[date, int], {date(2030, 1, 2): 1}, {"2030-01-02": 1}),
@@ -174,6 +189,8 @@ def test_output_schema_of_an_enumeration_by_name_has_its_names() -> None:
         (Task, {"level": 1}),
         (tuple[Shape, int], [1]),
         (Pair, 5),
+        (Maybe | int, "x"),
+        (dict[str, Shape], 5),
     ],
 )
 def test_result_of_another_type_is_written_as_it_is(hint: Any, value: Any) -> None:
@@ -287,6 +304,7 @@ def test_model_is_written_by_its_serializers_as_the_schema_says() -> None:
         }
     ]
     assert written(Whole, Whole()) == "<1>"
+    assert written(tuple[Whole, Shape], (Whole(), Shape.DOT)) == ["<1>", "DOT"]
 
 
 @pytest.mark.rule("TYPED-89")
@@ -361,11 +379,16 @@ async def test_annotated_attributes_of_any_class_are_written() -> None:
     def unsaid() -> Any:
         return Place("Oslo")
 
+    @server.tool(output_schema=False)
+    def other() -> Place:
+        return "Oslo"  # type: ignore[return-value]
+
     blindern = {"name": "Blindern", "level": 1, "shape": "DOT", "inside": []}
     async with TestClient(server) as client:
         assert await client.call("one") == {**blindern, "name": "Oslo", "inside": [blindern]}
         assert await client.call("several") == {"a": None}
         assert await client.call("several", name="Blindern") == {"a": blindern}
+        assert await client.call("other") == "Oslo"
         assert await client.call("plain") == [{**blindern, "name": "Bygdøy"}]
         for tool in ("unknown", "unsaid"):
             with pytest.raises(ToolError, match="cannot be written"):
