@@ -39,7 +39,8 @@ def substituted(hint: Any, types: Substitution) -> Any:
 def meaning(variable: Any) -> Any:
     """Return the type that a variable stands for which nothing has set: default, bound, any."""
     default = getattr(variable, "__default__", None)
-    if default is not None and default is not getattr(typing, "NoDefault", default):
+    # typing has NoDefault from Python 3.13 on, typing_extensions has its own before.
+    if default is not None and type(default).__name__ != "NoDefaultType":
         return default
     if variable.__constraints__:
         return typing.Union[variable.__constraints__]  # noqa: UP007 - a tuple

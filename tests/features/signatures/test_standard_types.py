@@ -210,6 +210,21 @@ def test_values_of_other_forms_are_refused(hint: Any, value: Any) -> None:
 
 
 @pytest.mark.rule("TYPED-67", "TYPED-38")
+@pytest.mark.rule("TYPED-67")
+@pytest.mark.parametrize(
+    ("variable", "schema"),
+    [
+        (typing_extensions.TypeVar("D", default=int), {"type": "integer"}),
+        (typing_extensions.TypeVar("N", bound=str), {"type": "string"}),
+        (TypeVar("C", int, str), {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+    ],
+)
+def test_variable_that_nothing_sets_is_its_default_bound_or_one_of_its_types(
+    variable: Any, schema: Any
+) -> None:
+    assert tool_of(list[variable]).input_schema["properties"]["it"]["items"] == schema
+
+
 def test_generic_classes_have_names_and_descriptions() -> None:
     def tool(a: Box[int], b: Box[int], c: Box[str], d: Pair, e: Maybe, f: Maybe) -> None: ...
 
