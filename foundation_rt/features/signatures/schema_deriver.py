@@ -170,8 +170,6 @@ class Deriver:
 
             return self._derive(meaning(hint))
         if not isinstance(hint, type):
-            if adapted := self._adapted(hint):
-                return adapted
             raise UnsupportedType(f"{hint!r} is not a type that JSON Schema can describe")
         if hint is tuple:
             return self._tuple((Any, ...))
@@ -257,14 +255,12 @@ class Deriver:
                 raise UnsupportedType("a set can hold strings, or numbers, or booleans: say which")
             convert = _array_converter(item, _SETS[origin])
             return TypeSchema({**_array(item), "uniqueItems": True}, frozenset((list,)), convert)
-        if origin in _DICTS:
-            derived = self._mapping(*map(self._derive, arguments or (str, Any)))
-            if origin is collections.OrderedDict:
-                from .containers import then
+        derived = self._mapping(*map(self._derive, arguments or (str, Any)))
+        if origin is collections.OrderedDict:
+            from .containers import then
 
-                derived.convert = then(derived.convert, collections.OrderedDict)
-            return derived
-        raise UnsupportedType(f"{origin!r} with type arguments has no form in JSON")
+            derived.convert = then(derived.convert, collections.OrderedDict)
+        return derived
 
     def _with_arguments(self, hint: Any, origin: Any, arguments: Sequence[Any]) -> TypeSchema:
         """Return the type schema of a set, or of a generic class or alias with its arguments."""

@@ -149,7 +149,7 @@ def test_dependencies_open_once_in_order_and_close_in_reverse(
 async def test_parameters_of_dependencies_are_not_arguments() -> None:
     server = Server("d")
 
-    def run_of(ctx: ToolContext, word: str = "default") -> str:
+    def run_of(ctx: ToolContext, word: str = "default", *more: int, **named: int) -> str:
         return f"{ctx.run_id} {word}"
 
     class Session:
@@ -162,6 +162,12 @@ async def test_parameters_of_dependencies_are_not_arguments() -> None:
         def __exit__(self, *error: object) -> None:
             self.is_open = False
 
+    class Link:
+        async def __aenter__(self) -> str:
+            return "linked"
+
+        async def __aexit__(self, *error: object) -> None: ...
+
     sessions: list[Session] = []
 
     @server.tool
@@ -169,14 +175,16 @@ async def test_parameters_of_dependencies_are_not_arguments() -> None:
         city: str,
         session: Annotated[Session, Depends(Session)],
         ctx: ToolContext,
+        link: Annotated[str, Depends(Link)],
         run_id: str = Depends(run_of),
         days: int = 3,
     ) -> list[Any]:
         sessions.append(session)
-        return [city, days, session.is_open, {run_id, session.run_id} == {f"{ctx.run_id} default"}]
+        is_shared = {run_id, session.run_id} == {f"{ctx.run_id} default"}
+        return [city, days, session.is_open, is_shared, link]
 
     async with TestClient(server) as client:
-        assert await client.call("use", city="Oslo") == ["Oslo", 3, True, True]
+        assert await client.call("use", city="Oslo") == ["Oslo", 3, True, True, "linked"]
         [tool] = [each for each in await client.list_tools() if each["name"] == "use"]
         assert [*tool["inputSchema"]["properties"]] == ["city", "days"]
         assert tool["inputSchema"]["required"] == ["city"]
@@ -234,6 +242,11 @@ def refusing() -> Iterator[str]:
     raise ToolError(ErrorCode.NOT_FOUND, "commit failed")
 
 
+def late() -> Iterator[str]:
+    yield "value"
+    raise TimeoutError("secret")
+
+
 @pytest.mark.rule("TYPED-73", "TYPED-74")
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
@@ -243,19 +256,37 @@ def refusing() -> Iterator[str]:
         (failing, "INTERNAL", ""),
         (swallowing, "INVALID_ARGUMENT", "of the handler"),
         (refusing, "NOT_FOUND", "commit failed"),
+        (late, "INTERNAL", ""),
     ],
 )
 async def test_error_of_a_dependency_is_that_of_the_call(
     is_async: bool, function: Callable[..., Any], code: str, text: str
 ) -> None:
     def body() -> None:
-        if function is not refusing:
+        if function not in (refusing, late):
             raise ToolError(ErrorCode.INVALID_ARGUMENT, "of the handler")
 
     with pytest.raises(ToolError) as raised:
         await run(tool_that_needs(is_async, [function], body))
     assert raised.value.code == code
     assert text in raised.value.message and "secret" not in raised.value.message
+
+
+@pytest.mark.rule("TYPED-73", "TYPED-74")
+async def test_dependency_gets_the_error_of_what_a_handler_has_returned() -> None:
+    server, recorder = Server("d"), Recorder()
+
+    async def fail() -> str:
+        raise ToolError(ErrorCode.NOT_FOUND, "no such thing")
+
+    @server.tool
+    def use(value: Annotated[str, Depends(recorder.of_kind("generator", "a"))]) -> Any:
+        return fail()
+
+    async with TestClient(server) as client:
+        with pytest.raises(ToolError, match="no such thing"):
+            await client.call("use")
+    assert recorder.events == ["open a", "a: ToolError", "close a"]
 
 
 @pytest.mark.rule("TYPED-73", "TYPED-77")
@@ -349,6 +380,9 @@ circle_a.__annotations__["b"] = Annotated[Any, Depends(circle_b)]
 def greedy(city: str) -> None: ...
 
 
+def unknown(city: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
 @pytest.mark.rule("TYPED-76")
 def test_what_cannot_be_a_dependency_is_refused_at_registration() -> None:
     server = Server("d")
@@ -362,6 +396,8 @@ def test_what_cannot_be_a_dependency_is_refused_at_registration() -> None:
         add(circle_a)
     with pytest.raises(RegistrationError, match=r"greedy.*'city'.*ToolContext"):
         add(greedy)
+    with pytest.raises(RegistrationError, match=r"ToolContext and dependencies alone; .*Nowhere"):
+        add(unknown)
     for wrong in (5, None, []):
         with pytest.raises(RegistrationError, match=r"Depends\(open_database\)"):
             Depends(wrong)  # type: ignore[arg-type]

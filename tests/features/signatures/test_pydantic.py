@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
@@ -17,7 +17,15 @@ import pydantic.dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+)
 
 from foundation_rt import Server
 from foundation_rt.apps.host.llm.portability import findings
@@ -31,6 +39,7 @@ from tests.lab.programs.program import run_source
 from tests.lab.sizes import examples
 
 T = TypeVar("T")
+REST = {"prefixItems": [{"type": "integer"}], "items": {"type": "string"}, "contains": True}
 
 
 class Color(enum.Enum):
@@ -118,6 +127,21 @@ class Route:
 
     places: list[Place]
     names: Names
+
+
+class Whole(RootModel[Place]):
+    pass
+
+
+class Wide(BaseModel):
+    same: tuple[int, int] = (1, 2)
+    rest: Annotated[list[Any], pydantic.WithJsonSchema({"type": "array", **REST})] = [1]
+    more: dict[str, Any] = {}
+    at: time | None = None
+    size: int = Field(1, validation_alias=AliasChoices("size", AliasPath("a", "b")))
+    unit: int = Field(1, json_schema_extra={"x-unit": "m"})
+    free: Any = None
+    next: Wide | None = None
 
 
 class Moments(BaseModel):
@@ -226,6 +250,35 @@ def test_schemas_of_models_are_those_of_our_dialect() -> None:
     }
 
 
+@pytest.mark.rule("TYPED-11", "TYPED-68")
+def test_members_of_every_form_are_those_of_our_dialect() -> None:
+    schema = tool_of(Wide).input_schema
+    assert len(compile_schema(schema).warnings) == 1  # x-unit
+    properties = schema["definitions"]["Wide"]["properties"]
+    same = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+    assert properties["same"] == {**same, "default": [1, 2]}
+    both = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert properties["rest"] == {"type": "array", **REST, "items": both, "default": [1]}
+    assert properties["more"] == {"type": "object", "additionalProperties": True, "default": {}}
+    assert properties["at"]["anyOf"] == [{"type": "string", "format": "time"}, {"type": "null"}]
+    assert properties["size"] == {"type": "integer", "default": 1}
+    assert properties["unit"] == {"type": "integer", "default": 1, "x-unit": "m"}
+    assert properties["free"]["anyOf"][-1] == {"type": "null"}
+    sent = {"rest": [1, "a"], "more": {"x": 1}, "at": "10:00:00Z", "size": 4, "next": {}}
+    wide = arrived(Wide, sent)
+    assert (wide.rest, wide.at, wide.size, wide.next.same) == (
+        [1, "a"],
+        time(10, 0, tzinfo=UTC),
+        4,
+        (1, 2),
+    )
+
+    def tool(one: Whole, two: Whole) -> None: ...
+
+    whole = derive_tool(tool).input_schema["definitions"]["Whole"]
+    assert whole == {"allOf": [{"$ref": "#/definitions/Place"}]}
+
+
 @pytest.mark.rule("TYPED-40", "TYPED-60")
 def test_models_and_classes_of_one_name_have_definitions_of_their_own() -> None:
     def made(kind: Any) -> Any:
@@ -290,8 +343,21 @@ def test_refusal_of_pydantic_never_quotes_the_value() -> None:
 
     error = refused(Annotated[pydantic.Json[int], AfterValidator(lambda n: n)], '"hunter2"')
     assert "hunter2" not in str(error.message) + str(error.details)
+    error = refused(list[int] | list[Exact], [{"day": "2026-01-31", "count": 1.0}] * 30)
+    assert len(error.details["errors"]) == 20
     error = refused(Annotated[str, AfterValidator(check)], "hunter2")
     assert "hunter2" not in str(error.message) + str(error.details)
+
+
+@pytest.mark.rule("TYPED-43", "ERR-01")
+def test_other_errors_of_a_validator_are_those_of_the_author() -> None:
+    def found(text: str) -> str:
+        raise ToolError(ErrorCode.NOT_FOUND, f"no {text}")
+
+    with pytest.raises(ToolError, match=r"^no tea$"):
+        arrived(Annotated[str, AfterValidator(found)], "tea")
+    with pytest.raises(ZeroDivisionError):
+        arrived(Annotated[int, AfterValidator(lambda n: 1 / n)], 0)
 
 
 @pytest.mark.rule("TYPED-61")
@@ -303,8 +369,9 @@ def test_field_as_default_and_in_annotated() -> None:
         days: int = Field(5, ge=1, title="Days", examples=[3], json_schema_extra={"x-unit": "d"}),
         tags: list[str] = Field(default_factory=list, alias="labels", max_length=2),  # noqa: B008
         old: Annotated[float, Field(default=1, multiple_of=0.5, deprecated=True)] = 2.5,
-        must: int = Field(),
+        must: int = Field(validation_alias=AliasChoices("must", "should")),
         price: Annotated[Decimal, Field(gt=Decimal("0.5"))] = Decimal(1),
+        odd: int = Field(1, json_schema_extra=lambda schema: schema.update({"x-odd": True})),
     ) -> Any:
         calls.append(tags)
         return city, days, tags, old, must, price
@@ -324,6 +391,7 @@ def test_field_as_default_and_in_annotated() -> None:
         "old": {"type": "number", "multipleOf": 0.5, "deprecated": True, "default": 1},
         "must": {"type": "integer"},
         "price": derived.input_schema["properties"]["price"],
+        "odd": {"type": "integer", "default": 1, "x-odd": True},
     }
     assert derived.input_schema["required"] == ["city", "must"]
     arguments = {"city": "Oslo", "must": 2.0}
@@ -353,13 +421,19 @@ def test_field_as_default_and_in_annotated() -> None:
             None,
             "pydantic has no schema",
         ),
+        (
+            type("Own", (), {"__get_pydantic_core_schema__": classmethod(lambda *_: int("x"))}),
+            None,
+            "pydantic cannot read it: invalid literal",
+        ),
+        (int, Field(alias="more"), "another parameter has the name 'more' too"),
         (int, attrs.Factory(list), "no value of its type"),
     ],
 )
 def test_what_pydantic_would_drop_is_refused(hint: Any, default: Any, reason: str) -> None:
-    def tool(it: Any = default) -> None: ...
+    def tool(more: int = 1, it: Any = default) -> None: ...
 
-    tool.__annotations__ = {"it": hint}
+    tool.__annotations__ = {"more": int, "it": hint}
     with pytest.raises(RegistrationError, match=reason):
         derive_tool(tool)
 

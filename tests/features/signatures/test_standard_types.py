@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,7 +210,6 @@ def test_values_of_other_forms_are_refused(hint: Any, value: Any) -> None:
             tool.handler({"it": value}, None)
 
 
-@pytest.mark.rule("TYPED-67", "TYPED-38")
 @pytest.mark.rule("TYPED-67")
 @pytest.mark.parametrize(
     ("variable", "schema"),
@@ -225,6 +225,7 @@ def test_variable_that_nothing_sets_is_its_default_bound_or_one_of_its_types(
     assert tool_of(list[variable]).input_schema["properties"]["it"]["items"] == schema
 
 
+@pytest.mark.rule("TYPED-67", "TYPED-38")
 def test_generic_classes_have_names_and_descriptions() -> None:
     def tool(a: Box[int], b: Box[int], c: Box[str], d: Pair, e: Maybe, f: Maybe) -> None: ...
 
@@ -250,7 +251,9 @@ def test_generic_classes_have_names_and_descriptions() -> None:
         (Annotated[str, at.Predicate(str.islower)], "a", "A", "is refused: it fails the check 'is"),
         (at.LowerCase[str], "a", "A", "fails the check"),
         (Annotated[str, at.Predicate(at.Not(str.islower))], "A", "a", "it passes the check"),
+        (Annotated[str, at.Predicate(int)], "7", "a", "it fails the check 'int'"),
         (list[Annotated[int, at.Predicate(lambda n: 1 / n)]], [1], [0], None),
+        (Decimal, "0.1", "0,1", "is not a decimal number"),
         (Annotated[Decimal, at.Gt(0)], "0.1", "0.0", "must be more than 0"),
         (Annotated[Decimal, at.MultipleOf(Decimal("0.1"))], "0.3", "0.31", "a multiple of 0.1"),
         (Annotated[date, at.Ge(date(2026, 1, 1))], "2026-01-01", "2025-12-31", "at least 2026-"),
@@ -319,6 +322,9 @@ class Dependency:
         (Annotated[date, "When."], date(2026, 1, 1), False),
         (int, None, False),
         (float, float("nan"), False),
+        (float, 2**70, False),
+        (TypeVar("P", bound=Path), Path(), False),
+        (TypeVar("Q"), Path(), True),
         (Rgb, Rgb.RED, False),
         (list[Path] | None, [Path()], False),
         (Row[int], {"key": Path()}, False),
@@ -348,6 +354,7 @@ class Checked:
         factory=list, validator=v.deep_iterable(v.gt(0), v.and_(v.max_len(2), v.instance_of(list)))
     )
     free: int | None = attrs.field(default=None, validator=v.optional(v.le(5)))
+    long: str = attrs.field(default="ab", validator=v.min_len(2))
     own: int = attrs.field(default=1)
 
     @own.validator
@@ -367,11 +374,32 @@ def test_validators_of_attrs_are_keywords() -> None:
     ]
     assert properties["some"]["items"] == {"type": "integer", "exclusiveMinimum": 0}
     assert properties["some"]["maxItems"] == 2
+    assert properties["long"]["minLength"] == 2
     assert properties["free"]["anyOf"][0] == {"type": "integer", "maximum": 5}
     value = {"low": 1, "word": "a", "pick": None, "some": [1, 2], "free": None, "own": 3}
     assert arrived(Checked, value) == Checked(**value)  # type: ignore[arg-type]
     with pytest.raises(ToolError, match="/it was refused: must be odd"):
         arrived(Checked, {"low": 1, "own": 2})
+
+
+@attrs.define
+class Unsaid:
+    case: str = attrs.field(default="a", validator=v.matches_re("A", re.IGNORECASE))
+    group: str = attrs.field(default="a", validator=v.matches_re("(?P<x>a)"))
+    part: str = attrs.field(default="a", validator=v.in_("abc"))
+    made: bool = attrs.field(default=True, validator=v.in_([True, object()]))
+    held: bool = attrs.field(default=True, validator=v.in_(type("", (), {"__contains__": all})()))
+    parts: list[Unsaid] = attrs.field(factory=list, validator=v.deep_iterable(v.ge(1)))
+
+
+@pytest.mark.rule("TYPED-80")
+def test_validators_that_no_keyword_says_are_none() -> None:
+    definitions = tool_of(Unsaid).input_schema["definitions"]
+    text, flag = {"type": "string", "default": "a"}, {"type": "boolean", "default": True}
+    parts = {"type": "array", "items": {"$ref": "#/definitions/Unsaid"}}
+    texts = {"case": text, "group": text, "part": text}
+    expected = {**texts, "made": flag, "held": flag, "parts": parts}
+    assert definitions["Unsaid"]["properties"] == expected
 
 
 @pytest.mark.rule("TYPED-84")
