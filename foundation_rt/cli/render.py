@@ -87,7 +87,7 @@ class Payload:
     data: str | bytes
     mime_type: str | None = None
 
-    def shown(self) -> Part:
+    def shown(self) -> Paragraph | Json:
         """Return the part that a terminal shows."""
         if isinstance(self.data, bytes):
             return Paragraph(f"[{self.mime_type or 'bytes'}, {len(self.data):,} bytes]")
@@ -127,17 +127,15 @@ def render(page: Page, *, columns: int | None = None, raw_payloads: bool = False
             continue
         shown = part.shown() if isinstance(part, Payload) else part
         text = _plain(shown)
-        if style is not None and len(text) <= _MAX_STYLED:
+        if columns is not None and style is not None and len(text) <= _MAX_STYLED:
             # What the user has asked for keeps its lines.
             text = wrapped(text, columns) if isinstance(part, Paragraph) else style(shown) or text
         written.append(text)
     return "".join(written)
 
 
-def wrapped(text: str, columns: int | None) -> str:
+def wrapped(text: str, columns: int) -> str:
     """Return a text whose lines end between words where they are longer than a terminal is wide."""
-    if columns is None:
-        return text
     lines = []
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
@@ -156,7 +154,7 @@ def pretty_json(value: Any) -> str:
     return printable_json(dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def _plain(part: Part) -> str:
+def _plain(part: Heading | Paragraph | Table | Json) -> str:
     match part:
         case Heading(text, detail):
             return _ended(_GAP.join(printable_line(each) for each in (text, detail) if each))
@@ -164,10 +162,8 @@ def _plain(part: Part) -> str:
             return _ended(printable_text(text))
         case Table(rows):
             return _table(rows)
-        case Json(value):
-            return _ended(pretty_json(value))
-        case Payload():
-            return _plain(part.shown())
+        case _:
+            return _ended(pretty_json(part.value))
 
 
 def _ended(text: str) -> str:
