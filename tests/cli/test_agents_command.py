@@ -100,6 +100,12 @@ async def test_request_that_waits_for_its_time_is_shown_and_cancelled(tmp_path: 
         assert (shown["state"], shown["priority"]) == ("DELAYED", 5)
         assert shown["notBefore"] > shown["createdAt"]
         assert shown["retry"]["attempts"] == 3
+        for words in (["show", "none"], ["list", "--after", "none"]):
+            _, said = await agents_command(*words, "--store", dsn, code=1)
+            assert "the ledger has no request of this id, or not any more" in said
+        many = [f"r{number}" for number in range(1001)]
+        _, said = await agents_command("cancel", *many, "--yes", "--store", dsn, code=2)
+        assert "at most 1,000 are changed at once" in said
         await agents_command("cancel", "r1", "--yes", "--store", dsn)
         status = await agents.status("r1")
         assert status is not None

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import Audio, Image, Text
+from foundation_rt.cli import live_view
+from foundation_rt.cli.live_view import LiveView
 from foundation_rt.cli.person import InputClosedError, Person
 from foundation_rt.cli.questions import answer_as_model, ask_form, ask_page
 from foundation_rt.client.handlers.elicitation import ElicitationUrlRequest
@@ -296,6 +298,23 @@ def test_tool_that_runs_as_a_task_alone_does_not_count_as_a_question(tmp_path: P
     assert "nobody is there" not in done.stderr
 
 
+@pytest.mark.rule("CLI-48")
+@pytest.mark.parametrize("lacks", ["escapes", "rich"])
+async def test_without_a_bar_progress_is_a_line_now_and_then(
+    lacks: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("TERM", "dumb" if lacks == "escapes" else "xterm")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    now = [100.0]
+    monkeypatch.setattr(live_view, "monotonic", lambda: now[0])
+    view = LiveView("work")
+    for now[0], done in ((100.0, 0), (100.4, 1), (100.6, 2), (100.7, 3), (100.7, 4), (101.0, 4)):
+        view.progress(done, 4, "page")
+        view.pause()  # as before a question
+    lines = ["work ...", "  0 %  page", " 50 %  page", "100 %  page"]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
 @pytest.mark.rule("CLI-48", "CLI-19")
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_progress_and_log_messages_are_shown_while_a_call_runs(tmp_path: Path, term: str) -> None:
@@ -338,6 +357,8 @@ def test_bytes_of_a_result_are_saved_to_new_files(tmp_path: Path) -> None:
         assert done.stdout == f"out/picture-{number}.png (image/png, 4 bytes)\na dot\n"
         assert (tmp_path / "out" / f"picture-{number}.png").read_bytes() == b"\x89PNG"
     assert run("tools", "tools.py", "--save", "out", cwd=tmp_path).returncode == 2
+    done = run("call", "tools.py", "picture", "--save", "tools.py", cwd=tmp_path)
+    assert (done.returncode, "tools.py cannot be written: File exists" in done.stderr) == (2, True)
 
 
 @pytest.mark.rule("CLI-48", "CLI-50")

@@ -150,6 +150,28 @@ def test_commands_of_the_guide_run_as_they_are_written(
     assert entry(home)["env"] == {"WEATHER_KEY": "...", "WEATHER_UNITS": "imperial"}
 
 
+@pytest.mark.rule("PKG-09", "PKG-11")
+def test_program_of_a_bundle_runs_from_its_folder(home: Path, capsys: Captured) -> None:
+    server = {"mcp_config": {**CONFIG, "command": "${__dirname}/bin/run"}}
+    path = write(Path("x.mcpb"), {"bin/": "", "bin/run": PROGRAM, "main.py": ""}, server=server)
+    root = home / ".local/share/foundation-rt/bundles/Any-body-s"
+    root.mkdir(parents=True)
+    folder = root / archive.Bundle.read(path).digest[:16]
+    folder.write_text("in its place")
+    assert install(*TOKEN) in (1, 2)
+    assert f"{folder} cannot be made" in capsys.readouterr().err
+    folder.unlink()
+    root.rmdir()
+    root.write_text("in the place of all")
+    assert install(*TOKEN) in (1, 2)
+    assert f"{folder} cannot be written" in capsys.readouterr().err
+    assert not (home / ".cursor/mcp.json").exists()
+    root.unlink()
+    assert install(*TOKEN) == 0
+    assert entry(home)["command"] == f"{folder}/bin/run"
+    assert (folder / "bin/run").read_text() == PROGRAM
+
+
 @pytest.mark.rule("PKG-09", "CLI-71")
 def test_nothing_is_unpacked_before_a_person_agreed(home: Path, capsys: Captured) -> None:
     write(Path("x.mcpb"))
@@ -188,6 +210,7 @@ def test_values_are_checked_and_secrets_stay_off_the_command_line(
         (*TOKEN, "--set", "limt=1"): "did you mean limit?",
         (*TOKEN, "--set", "limit=10"): "limit takes a number from 1 to 9",
         (*TOKEN, "--set", "limit=nan"): "limit takes a number",
+        (*TOKEN, "--set", "limit=x"): "limit takes a number",
         (*TOKEN, "--set", "limit=1", "--set", "limit=2"): "limit takes one value",
         (*TOKEN, "--set", "loud=yes"): "loud takes true or false",
         (*TOKEN, "--set", "folders=none"): "folders takes a directory that is there",
@@ -296,6 +319,9 @@ def test_hostile_archives_write_nothing(
     with zipfile.ZipFile(path, "w") as bundle:
         bundle.writestr("a", "a")
     assert "it has no manifest.json" in said()
+    with zipfile.ZipFile(path, "w") as bundle:
+        bundle.writestr("manifest.json", "{")
+    assert "its manifest.json is not valid JSON" in said()
     with zipfile.ZipFile(write(path), "a") as bundle:
         bundle.writestr(link("etc"), "/etc")
     assert "'etc' in it is a link" in said()

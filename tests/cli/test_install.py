@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import tomllib
@@ -133,6 +134,13 @@ def test_urls_and_files_of_servers(home: Path) -> None:
     assert vscode["example-com"] == {"type": "http", "url": url, "headers": {"X-Key": "k"}}
     codex = entries("codex", home / FILES["codex"])
     assert codex["all"]["args"][-2:] == ["gateway", str(Path("mcp.json").absolute())]
+
+
+@pytest.mark.rule("CLI-72")
+def test_command_is_written_with_the_path_of_its_program(home: Path) -> None:
+    assert main(["install", "cursor", "sh tools.sh", "--yes"]) == 0
+    found = entries("cursor", home / FILES["cursor"])
+    assert found == {"sh": {"command": shutil.which("sh"), "args": ["tools.sh"]}}
 
 
 @pytest.mark.rule("CLI-72")
@@ -314,6 +322,13 @@ def test_marks_line_ends_and_blank_lines_stay(home: Path) -> None:
         (["install", "cursor", "tools.py", "--env", "NOT_SET"], 2, "--env NAME: there is no such"),
         (["install", "cursor", "tools.py", "--header", "A: b"], 2, "URL"),
         (["install", "claude-desktop", "http://a/b", "--header", "A: b"], 1, "bridge"),
+        (
+            ["install", "cursor", "http://a/b", "--env", "A=b"],
+            2,
+            "--env goes with a server",
+        ),
+        (["install", "cursor", "empty.json"], 1, "empty.json lists no servers"),
+        (["install", "cursor", "there"], 1, "it has a working directory, which entries"),
         (["uninstall", "cursor", "none"], 1, "does not list 'none'"),
         (["uninstall", "cursor"], 2, "CLIENT"),
     ],
@@ -321,6 +336,10 @@ def test_marks_line_ends_and_blank_lines_stay(home: Path) -> None:
 def test_what_is_wrong_is_said(
     home: Path, words: list[str], code: int, message: str, capsys: Captured
 ) -> None:
+    Path("empty.json").write_text('{"mcpServers": {}}')
+    listed = home / FILES["claude-desktop"]
+    listed.parent.mkdir(parents=True)
+    listed.write_text('{"mcpServers": {"there": {"command": "sh", "cwd": "/"}}}')
     assert main(words) == code
     assert message in capsys.readouterr().err
 

@@ -101,6 +101,15 @@ def test_properties_are_rows_with_those_of_objects_within() -> None:
 
 
 @pytest.mark.rule("CLI-18")
+def test_types_are_looked_for_to_a_depth() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    assert types_of({"allOf": [schema]}, {}) == {"string"}
+    for _ in range(100):
+        schema = {"allOf": [schema]}
+    assert types_of(schema, schema) == frozenset()
+
+
+@pytest.mark.rule("CLI-18")
 def test_an_object_is_not_shown_deeper_than_six_objects() -> None:
     schema: dict[str, Any] = {}
     for _ in range(20):

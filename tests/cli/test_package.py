@@ -178,12 +178,15 @@ B = os.environ.get("A_NUMBER", 5)
 C = os.getenv("A_SWITCH", False)
 D = os.getenv("A_TOKEN", "hush")
 E = os.getenv("OTHER_TOKEN")
+F = os.environ.get("A_NUMBER", 6)
+G = {"NO_VARIABLE": 1}["NO_VARIABLE"]
 """
     Path("tools.py").write_text(APP + lines)
     with package(*REGISTRY) as bundle:
         options = manifest_of(bundle)["user_config"]
     [listed] = orjson.loads(Path("dist/server.json").read_bytes())["packages"]
     inputs = {each["name"]: each for each in listed["environmentVariables"]}
+    assert "NO_VARIABLE" not in options
     known = {"A_NUMBER": "5", "A_SWITCH": "", "OTHER_TOKEN": ""}
     for name, default in known.items():
         assert options[name]["default"] == default and "required" not in options[name]
@@ -305,6 +308,8 @@ def test_what_may_be_in_no_bundle_is_refused(
         "absent.txt": "absent.txt cannot be in a bundle",
     }.items():
         assert said in refused(capsys, "--file", name)
+    assert "data cannot be read: Is a directory" in refused(capsys, "--requirements", "data")
+    assert "tools.py cannot be written: File exists" in refused(capsys, "--out", "tools.py")
     monkeypatch.setattr(contents, "MAX_FILES", 2)
     assert "at most 2 files" in refused(capsys, "--file", "data")
     monkeypatch.setattr(contents, "MAX_BYTES", len(APP))

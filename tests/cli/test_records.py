@@ -17,7 +17,9 @@ def shown(value: Any, width: int) -> str:
 
 @pytest.mark.rule("CLI-49")
 def test_records_are_a_table_where_it_fits() -> None:
-    assert shown(ROWS, 80) == "id  name  on    note\n1   Ada   true\n2   Bo          x\n"
+    table = "id  name  on    note\n1   Ada   true\n2   Bo          x\n"
+    assert shown(ROWS, 80) == shown({"rows": ROWS}, 80) == table
+    assert shown({"a": ROWS, "b": ROWS}, 80) == f"a  2\n{table}\nb  2\n{table}"
 
 
 @pytest.mark.rule("CLI-49")

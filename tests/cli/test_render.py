@@ -247,3 +247,11 @@ def test_heads_of_columns_are_broken_between_words_only() -> None:
     rows = [("NAME", "FAILED", "P50 MS", "P95 MS"), ("a" * 40, "1", "2", "3")]
     shown = render([Table(rows, has_head=True)], columns=30)
     assert "FAILED" in shown
+
+
+@pytest.mark.rule("CLI-20")
+@pytest.mark.parametrize(("as_json", "written"), [(False, b"half of it\n"), (True, b"")])
+def test_note_is_for_people(as_json: bool, written: bytes) -> None:
+    err = Stream(is_terminal=False)
+    Output(None, err, as_json).note("half of it")
+    assert err.written == written

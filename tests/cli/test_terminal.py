@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.cli.terminal import readable_record
+from foundation_rt import Server
+from foundation_rt.cli.terminal import greet_over_stdio, readable_record
 from foundation_rt.client import HttpServer
 from foundation_rt.client.blocking import connect
 from tests.lab.programs.terminal import Terminal
@@ -153,6 +154,32 @@ def test_without_a_terminal_the_log_is_json(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rule("CLI-45")
+@pytest.mark.parametrize(
+    ("arguments", "target"),
+    [
+        (["serve"], "'foundation-rt serve'"),
+        (["serve", "tools"], "tools:server"),
+        (["serve", "tools:app", "--config", "x"], "tools:app"),
+        (["serve", "tools.py", "--", "x"], None),
+        (["gateway"], None),
+    ],
+)
+def test_command_to_try_names_the_server_that_is_served(
+    arguments: list[str],
+    target: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    greet_over_stdio(Server("x", config={"logging": {"level": "error"}}), arguments)
+    tried = re.search("try it +(.*)", capsys.readouterr().err)
+    assert (tried and tried[1]) == (target and f"foundation-rt call {target} health")
+
+
+OSERROR = {"type": "OSError", "message": "gone", "frames": ["odd frame"]}
+
+
 @pytest.mark.rule("CLI-46", "CLI-19")
 @pytest.mark.parametrize(
     ("record", "said"),
@@ -164,6 +191,11 @@ def test_without_a_terminal_the_log_is_json(tmp_path: Path) -> None:
         ({"message": "odd", "level": "strange", "a": {"b": [1]}}, 'strange odd a={"b":[1]}'),
         ({"message": "failed", "level": "error", "error": "x\x9b"}, "error x\\x9b  failed"),
         ({"message": "f", "level": "warn", "error": {"code": "TIMEOUT"}}, "warn  TIMEOUT:  f"),
+        (
+            {"message": "f", "level": "error", "error": {"exceptions": [OSERROR, OSERROR]}},
+            "error: |OSError: gone|odd frame",
+        ),
+        ({"message": "f", "level": "error", "error": {"exceptions": [OSERROR]}}, "OSError: gone"),
     ],
 )
 def test_any_record_is_printable(record: dict[str, object], said: str) -> None:

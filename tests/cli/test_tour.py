@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from foundation_rt.cli.main import main
+from foundation_rt.cli.tour import Screen
+from tests.lab.programs.terminal import Terminal
 from tests.lab.servers import fork_server
 from tests.lab.servers.process import PATIENCE, environment
 from tests.trace import ROOT
@@ -55,6 +59,40 @@ def test_tour_shows_every_part_and_what_to_try_next() -> None:
     guide = re.search(r"(\S+\.md), '(.*)'$", following, re.MULTILINE)
     assert guide and f"\n## {guide[2]}\n" in (ROOT / guide[1]).read_text("utf-8")
     assert "\x1b" not in done.stdout and "\r" not in done.stdout
+
+
+@pytest.mark.rule("CLI-01", "CLI-19")
+def test_narrow_terminal_gets_whole_texts_and_bars_that_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Tty()
+    monkeypatch.setattr(sys, "stdout", out)
+    for name, value in {"COLUMNS": "30", "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    screen = Screen()
+    screen.outcome("Booked for Ada Lovelace", "12.3 ms")
+    screen.bar(1, 2, "page")
+    screen.bar(2, 2, "page")
+    screen.suggest([("foundation-rt inspect", "see its tools")])
+    assert out.getvalue() == (
+        "    ✓ Booked for Ada Lovelace\n      12.3 ms\n"
+        "\r\x1b[K    ━━━━━───── page\r\x1b[K    ━━━━━━━━━━ page\n"
+        "  foundation-rt inspect\n      see its tools\n"
+    )
+
+
+@pytest.mark.rule("CLI-31")
+def test_tour_that_is_interrupted_ends_at_once(tmp_path: Path) -> None:
+    program = (sys.executable, "-m", "foundation_rt.cli.tour")
+    with Terminal(cwd=tmp_path, program=program) as terminal:
+        terminal.wait_for("A call")
+        terminal.signal(signal.SIGINT)
+        assert terminal.exit_code() == 130
+        assert "Traceback" not in terminal.text
 
 
 @pytest.mark.rule("CONF-04")

@@ -47,6 +47,8 @@ _WORKERS = (
             "http-full",
         ),
         ("joserfc", _OAUTH, "http-full"),
+        ("tomlkit", "from foundation_rt.cli.client_entries import _tomlkit; _tomlkit()", "cli"),
+        ("libcst", "from foundation_rt.cli.migrate import _migrated; _migrated('')", "migrate"),
         ("cryptography", _WORKERS, "http-full"),
         (
             "redis",

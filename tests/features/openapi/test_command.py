@@ -106,12 +106,17 @@ def test_wrong_command_lines_say_what_to_change(api: EchoApi, tmp_path: Path) ->
     named = {**DOCUMENT, "servers": [{"url": "https://api.example.com/v1"}]}
     elsewhere.write_bytes(orjson.dumps(named))
     api.answers["/moved"] = (302, {"location": f"{api.url}/docs/api.json"}, b"")
+    api.answers["/circle"] = (302, {"location": f"{api.url}/circle"}, b"")
+    api.answers["/none"] = (404, {}, b"")
     moved = api.url.replace("127.0.0.1", "localhost") + "/moved"
     old = tmp_path / "old.json"
     old.write_text('{"swagger": "2.0"}')
     for words, code, text in (
         ((), 2, "needs FILE|URL"),
         ((str(file), "--header", "x"), 2, "NAME: VALUE"),
+        ((str(file), "--header", "X-Team: a"), 1, "base URL"),
+        ((f"{api.url}/none",), 1, f"{api.url}/none answered 404"),
+        ((f"{api.url}/circle",), 1, f"{api.url}/circle cannot be fetched: it redirects in a"),
         ((str(file), "--secret-header", "x"), 2, "SCHEME: NAME"),
         ((str(file), "--secret", "token"), 2, "SCHEME=VARIABLE"),
         ((str(file), "--secret", "token=FRT_NO_SUCH", *base), 1, "no such variable"),
