@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ async def test_app_is_a_resource_from_a_text_a_file_or_a_function(tmp_path: Path
         (URI, Path("/nowhere/orders.html"), {}, "No such file"),
         (URI, Path("/"), {}, "cannot be read"),
         (URI, Path("/dev/zero"), {}, "is no HTML"),
+        (URI, Path(sys.executable), {}, "is no HTML in UTF-8"),
         (URI, PAGE, {"csp": {"connectDomains": []}}, "csp must be AppCsp"),
         (URI, PAGE, {"csp": AppCsp(("*",))}, "connect_domains has at most 64 origins"),
         (URI, PAGE, {"csp": AppCsp((), ("https://a/b",))}, "resource_domains"),

@@ -132,15 +132,21 @@ def test_record_of_a_failed_call_says_what_went_wrong() -> None:
 
 
 @pytest.mark.rule("OPS-41", "FWD-01")
-def test_record_of_a_forwarded_failure_has_its_first_text() -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([7, {"text": 7}, {"type": "text", "text": "no paper"}], "no paper"),
+        (None, "The result is an error without a text."),
+    ],
+)
+def test_record_of_a_forwarded_failure_has_its_first_text(content: Any, message: str) -> None:
     async def talk(client: TestClient) -> None:
         await client.request("tools/call", {"name": "theirs", "arguments": {}})
 
-    content = [7, {"text": 7}, {"type": "text", "text": "no paper"}]
     server = make_server({"audit": {"enabled": True}})
     server.forward(ScriptedForwarder(lambda *_: {"content": content, "isError": True}))
     records = audited(server, talk)
-    assert [each["errorMessage"] for each in records if "errorMessage" in each] == ["no paper"]
+    assert [each["errorMessage"] for each in records if "errorMessage" in each] == [message]
 
 
 @pytest.mark.rule("OPS-41", "OPS-26")

@@ -129,3 +129,5 @@ def test_a_host_of_its_own_can_make_a_context() -> None:
     [line] = sink.lines
     assert (line["runId"], line["correlationId"], line["level"]) == ("run", "chain", "warn")
     assert context.abort_signal is signal
+    context.close_stream()  # there is none
+    assert (context.session_key, context.cancel_grace_ms) == (None, 0)

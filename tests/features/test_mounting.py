@@ -83,6 +83,8 @@ async def test_mounted_server_is_a_part_of_the_outer_one(revision: str) -> None:
         assert await client.read_resource("note://n/all") == "note://all mine"
         assert await client.read_resource("note://n/7") == "7 note://7"
         assert await client.complete("note://n/{id}", "id", "a") == ["a-mine"]
+        outer.register_completion("note://n/{id}", "id", lambda arguments, context: ["outer"])
+        assert await client.complete("note://n/{id}", "id", "a") == ["outer"]
         [message] = await client.get_prompt("n_review")
         assert message["content"]["text"] == "Review mine."
         with pytest.raises(ProtocolError, match="not found"):
@@ -101,6 +103,7 @@ async def test_changes_of_the_mounted_server_are_changes_of_the_outer_one() -> N
         assert inner.unregister_prompt("review")
         inner.disable(tags={"x"})
         inner.resource_updated("note://all")
+        inner.list_changed("tools")
         assert names(await client.list_tools()) == ["n_late"]
         assert await client.list_resources() == await client.list_prompts() == []
         inner.enable(tags={"x"})
@@ -198,7 +201,7 @@ def test_server_that_cannot_be_mounted_is_refused() -> None:
     for each in (outer, inner):
         with pytest.raises(UsageError, match="mounted in itself"):
             inner.mount(outer if each is inner else inner)
-    _ = outer.runtime
+    assert inner.runtime is inner.stdio_runtime is outer.runtime
     with pytest.raises(UsageError, match="before the server is started"):
         outer.mount(Server("late"))
     with pytest.raises(UsageError, match="before the server is started"):

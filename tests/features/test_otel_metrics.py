@@ -11,6 +11,7 @@ from opentelemetry import metrics as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from foundation_rt import ToolError
 from foundation_rt.features import otel_metrics
 from foundation_rt.testing import ManualClock, TestClient
 from tests.lab.apps.observed import PATIENCE, call_everything, converse, make_server
@@ -74,6 +75,26 @@ def test_calls_are_recorded_by_the_conventions(reader: InMemoryMetricReader) -> 
         ("completion/complete", None, None),
     }
     assert all(attributes["mcp.protocol.version"] for attributes, _ in found)
+
+
+@pytest.mark.rule("OPS-42")
+def test_call_that_ends_early_is_recorded_with_its_transport(
+    reader: InMemoryMetricReader,
+) -> None:
+    server = make_server(CONFIG)
+
+    @server.tool(timeout_ms=1)
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    async def talk(client: TestClient) -> None:
+        client.connection.session.transport_type = "stdio"
+        with pytest.raises(ToolError):
+            await client.call("hangs")
+
+    converse(server, talk)
+    [(attributes, _)] = points(reader)["mcp.server.operation.duration"]
+    assert (attributes["error.type"], attributes["network.transport"]) == ("timeout", "pipe")
 
 
 @pytest.mark.rule("OPS-43")

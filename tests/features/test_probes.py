@@ -145,7 +145,9 @@ def test_coroutine_of_a_closed_event_loop_is_run_again() -> None:
 
 @pytest.mark.rule("OPS-35")
 @pytest.mark.parametrize("is_coroutine", [False, True])
-@pytest.mark.parametrize("error", [LookupError("secret=hunter2"), SystemExit(3)], ids=repr)
+@pytest.mark.parametrize(
+    "error", [LookupError("secret=hunter2"), SystemExit(3), TimeoutError()], ids=repr
+)
 def test_failure_is_logged_once_and_so_is_its_end(error: BaseException, is_coroutine: bool) -> None:
     failing = [True]
 

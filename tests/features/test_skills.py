@@ -15,9 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Principal, RegistrationError, Server, UsageError
-from foundation_rt.base.skill_format import MAX_BYTES, MAX_FILES, digest_of, read_front_matter
+from foundation_rt.base.skill_format import (
+    MAX_BYTES,
+    MAX_FILES,
+    digest_of,
+    read_front_matter,
+)
 from foundation_rt.client import Client, InvalidResponseError, MCPError, connect
 from foundation_rt.client.results.skills import Skill
+from foundation_rt.features.skills.folder import MAX_FOLDERS
 from tests.lab.servers.asgi import ask
 from tests.lab.sizes import size
 
@@ -89,6 +95,7 @@ def _many(folder: Path) -> None:
         (_link(".."), "is a link"),
         (lambda folder: os.mkfifo(folder / "pipe"), "no file that can be read"),
         (_file("a\\b.txt"), "rename it"),
+        (_file(os.fsdecode(b"\xff.txt")), "makes no URI"),
         (_file("large", bytes(MAX_BYTES)), "more than 16 MiB"),
         (_many, f"more than {MAX_FILES} files"),
         (_deep, "deeper than 16 levels"),
@@ -149,12 +156,34 @@ def test_all_skills_below_a_folder_are_offered_or_none(tmp_path: Path) -> None:
             server.skills_from(folder, prefix=prefix)
 
 
+@pytest.mark.rule("SKILL-04")
+def test_skill_whose_files_are_taken_leaves_nothing_behind(tmp_path: Path) -> None:
+    server = Server("skills")
+
+    @server.resource("skill://pdf/{+file}")
+    def files(file: str) -> str:
+        return file
+
+    with pytest.raises(RegistrationError, match="makes the same URIs"):
+        server.skill(write_skill(tmp_path / "pdf", {"a.txt": b"a"}))
+    assert server.list_resources() == () and server.list_skills() == ()
+
+
+@pytest.mark.rule("SKILL-12", "SKILL-13")
+def test_folder_of_too_many_folders_is_refused(tmp_path: Path) -> None:
+    for number in range(MAX_FOLDERS):
+        (tmp_path / str(number)).mkdir()
+    with pytest.raises(RegistrationError, match=f"has more than {MAX_FOLDERS:,} folders"):
+        Server("skills").skills_from(tmp_path)
+
+
 @pytest.mark.rule("SKILL-02")
 async def test_first_skill_comes_before_the_start_and_later_ones_at_any_time(
     tmp_path: Path,
 ) -> None:
     first, second = write_skill(tmp_path / "first"), write_skill(tmp_path / "second")
     without, server = Server("without"), Server("skills")
+    assert without.list_skills() == ()
     server.skill(first)
     async with connected(without) as client:
         with pytest.raises(MCPError, match="does not offer"):

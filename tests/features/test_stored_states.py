@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import Principal, Server, ToolContext, ToolError
+from foundation_rt import Principal, Server, ToolContext, ToolError, UsageError
+from foundation_rt.base.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.features.state import redis_store
 from foundation_rt.features.state.handler_state import StateChanges, StoredState
 from foundation_rt.features.state.redis_store import StateName
 from foundation_rt.features.state.states import States
-from foundation_rt.testing import TestClient
+from foundation_rt.testing import ManualClock, TestClient
 from tests.lab.places.processes import redis_server
 from tests.lab.places.services import need_redis, unique_name
+from tests.lab.servers.http_server import free_port
 from tests.lab.waiting import until
 
 STATELESS = "2026-07-28"
@@ -30,7 +32,7 @@ class Held:
     """Calls that wait until the test lets them go."""
 
     def __init__(self) -> None:
-        self.entered, self.go = asyncio.Event(), asyncio.Event()
+        self.entered, self.failing, self.go = (asyncio.Event() for _ in range(3))
 
 
 def make_server(name: str, url: str, held: Held | None = None, **settings: Any) -> Server:
@@ -74,6 +76,14 @@ def make_server(name: str, url: str, held: Held | None = None, **settings: Any) 
         held.entered.set()
         await held.go.wait()
         return seen
+
+    @server.tool
+    async def fail_later(ctx: ToolContext) -> None:
+        ctx.session_state["failed"] = True
+        assert held is not None
+        held.failing.set()
+        await held.go.wait()
+        raise ToolError("NOT_FOUND", "the error of the handler")
 
     @server.tool(inline=True)
     def in_place(ctx: ToolContext) -> int:
@@ -246,9 +256,13 @@ async def test_calls_that_need_a_state_fail_while_redis_is_away(
         async with client_of(server, ANN) as client:
             await client.call("put", name="a", value=1)
             waiting = asyncio.create_task(client.call("put_later", name="b"))
+            failing = asyncio.create_task(client.call("fail_later"))
             await held.entered.wait()
+            await held.failing.wait()
             redis.freeze()
             held.go.set()
+            with pytest.raises(ToolError, match="the error of the handler"):
+                await failing
             with pytest.raises(ToolError) as raised:
                 await waiting
             assert raised.value.details["reason"] == "session_state_not_stored"  # type: ignore[index]
@@ -265,6 +279,45 @@ async def test_calls_that_need_a_state_fail_while_redis_is_away(
                 await client.call("everything")
             redis.start()
             assert await client.call("everything") == {}
+
+
+@pytest.mark.rule("CALL-38")
+def test_store_that_is_away_is_left_alone_for_a_while() -> None:
+    sink, limits = MemorySink(), Server("away").load_config().server
+    logger = StructuredLogger(sink, clock := ManualClock())
+    url = f"redis://127.0.0.1:{free_port()}"
+    store = redis_store.RedisStateStore(url, "away", limits, clock, logger)
+    one = StateName("1", is_principal=False)
+    store.forget([one])  # it expires
+    for _ in range(2):
+        with pytest.raises(ToolError, match="try again later"):
+            store.load(one)
+        store.forget([one])
+    store.close()
+    assert [line["level"] for line in sink.lines] == ["warn"]
+
+
+@pytest.mark.rule("CALL-36")
+async def test_state_of_a_session_that_has_ended_is_not_stored() -> None:
+    held, contexts = Held(), []
+    with redis_name() as (name, url):
+        server = make_server(name, url, held)
+
+        @server.tool
+        async def keep(ctx: ToolContext) -> None:
+            contexts.append(ctx)
+
+        async with client_of(server, "one") as client:
+            await client.call("keep")
+            with pytest.raises(UsageError, match="before the call has ended"):
+                _ = contexts[0].session_state
+            waiting = asyncio.create_task(client.call("put_later", name="a"))
+            await held.entered.wait()
+        await asyncio.wait([waiting])
+        engine = server.runtime.engine
+        held.go.set()
+        await until(lambda: not engine.running, "the call ends")
+        assert _keys(server) == []
 
 
 VALUES = st.recursive(st.integers(-9, 9) | st.text(max_size=3), st.lists, max_leaves=4)

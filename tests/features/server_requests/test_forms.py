@@ -7,6 +7,7 @@ import enum
 import threading
 from datetime import date
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from uuid import UUID
 
 import attrs
 import pydantic
@@ -268,6 +269,7 @@ class Guest(pydantic.BaseModel):
     name: str = pydantic.Field(alias="fullName", pattern="^[A-Z]", description="Who.")
     size: Size = Size.SMALL
     age: int | None = pydantic.Field(None, gt=0, le=150)
+    key: UUID | None = None
 
 
 class Nesting(pydantic.BaseModel):
@@ -283,9 +285,12 @@ def test_model_of_pydantic_is_a_form() -> None:
             "fullName": {"type": "string", "description": "Who."},
             "size": {"type": "string", "enum": ["s", "l"], "default": "s"},
             "age": {"type": "integer", "maximum": 150},
+            "key": {"type": "string"},  # a form has no such format
         },
         "required": ["fullName"],
     }
+    with pytest.raises(InvalidClientResult, match="key"):
+        form.read({"fullName": "Ann", "key": "none"})
     assert form.read({"fullName": "Ann", "age": 5}) == Guest(fullName="Ann", age=5)
     with pytest.raises(InvalidClientResult, match="fullName"):
         form.read({"fullName": "ann"})
@@ -441,7 +446,7 @@ def test_one_value_is_the_field_of_a_form(
         form.read({"value": {}})
 
 
-WRONG = [[], [5], "text", 5, [["a"], ["b"]], [[]], dict[str, int], object]
+WRONG = [[], [5], "text", 5, [["a"], ["b"]], [[]], dict[str, int], object, {"a"}]
 
 
 @pytest.mark.rule("ASK-49")

@@ -40,6 +40,15 @@ def test_string_is_a_user_message(revision: str) -> None:
 
 
 @pytest.mark.rule("ASK-01")
+@pytest.mark.parametrize(
+    ("given", "hints"), [("small", ["small"]), (["small", "fast"], ["small", "fast"])]
+)
+def test_preferences_can_be_names_of_models_alone(given: Any, hints: list[str]) -> None:
+    found = params(Sample("x", 5, model_preferences=given))["modelPreferences"]
+    assert found == {"hints": [{"name": each} for each in hints]}
+
+
+@pytest.mark.rule("ASK-01")
 def test_every_option_of_a_sample_is_sent() -> None:
     server_request = Sample(
         ["Hi", SamplingMessage("assistant", Image(b"x", "image/png"), {"m": 1})],
