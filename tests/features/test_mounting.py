@@ -91,6 +91,15 @@ async def test_mounted_server_is_a_part_of_the_outer_one(revision: str) -> None:
             await client.read_resource("note://all")
 
 
+@pytest.mark.rule("MOUNT-03")
+async def test_server_that_is_mounted_without_a_prefix_keeps_its_uris() -> None:
+    outer = Server("outer")
+    outer.mount(notes())
+    async with TestClient(outer) as client:
+        assert await client.call("read") == ["note://all mine", "mine", "real"]
+        assert await client.read_resource("note://7") == "7 note://7"
+
+
 @pytest.mark.rule("MOUNT-02")
 async def test_changes_of_the_mounted_server_are_changes_of_the_outer_one() -> None:
     outer, inner = Server("outer"), notes()

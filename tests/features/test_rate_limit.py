@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
+from foundation_rt import Server
 from foundation_rt.base.clock import ManualClock
 from foundation_rt.base.config.feature_sections import RateLimitSection
 from foundation_rt.base.config.settings import ServerConfig, ToolsSection
@@ -501,6 +502,19 @@ async def test_limits_of_single_tools_hold_in_redis(url: str, prefix: str) -> No
     assert await attempts("c") == [True, False, False, False]
     for limit in limits:
         await limit.close()
+
+
+@pytest.mark.rule("RATE-07", "OPS-14")
+async def test_refused_session_is_counted_in_the_metrics() -> None:
+    config = {"rate_limit": {"per_key": 1}, "telemetry": {"metrics": True}}
+    runtime = Server("counted", config=config).runtime
+    [opening] = runtime.engine.opening
+    assert await opening(None) is None
+    refusal = await opening(None)
+    assert refusal.details["limit"] == "client"
+    assert runtime.metrics is not None
+    text = runtime.metrics.render()[1].decode()
+    assert 'foundation_rt_rejections_total{reason="rate_limit"} 1.0' in text
 
 
 @pytest.mark.rule("RATE-03")

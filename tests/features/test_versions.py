@@ -26,6 +26,7 @@ from foundation_rt.base.config.settings import ServerConfig, ServerSection
 from foundation_rt.base.tool_versions import rank
 from foundation_rt.kernel.registry.tools import ToolRegistry
 from foundation_rt.testing import TestClient
+from tests.lab.peers.forwarders import ScriptedForwarder
 from tests.lab.servers.fixture import ServerFixture, ServerPeer
 
 VERSION, VERSIONS, DEPRECATED = (
@@ -37,6 +38,18 @@ QUIET = {"logging": {"level": "error"}}
 def add(server: Server, version: str | None, name: str = "find", **options: Any) -> None:
     """Add a tool that says which version it is."""
     server.tool(name=name, version=version, inline=True, **options)(lambda: f"{name} {version}")
+
+
+@pytest.mark.rule("VERS-04", "FWD-06")
+async def test_list_with_the_tools_of_a_forwarder_has_the_highest_versions() -> None:
+    server = Server("versions", config={**QUIET, "server": {"page_size": 1}})
+    for version in ("1", "2"):
+        add(server, version)
+    server.forward(ScriptedForwarder(lists={"tools": ({"name": "theirs"}, {"name": "find"})}))
+    async with TestClient(server) as client:
+        listed = {each["name"]: each for each in await client.list_tools()}
+    assert [*listed] == ["find", "health", "theirs"]
+    assert [*listed["find"]["_meta"][VERSIONS]] == ["1"]
 
 
 def connect(rig: ServerFixture, *scopes: str, subject: str = "ada") -> ServerPeer:

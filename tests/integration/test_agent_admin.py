@@ -92,8 +92,9 @@ def test_requests_are_listed_requeued_cancelled_and_purged_with_audit_records(
         assert (clerk["completed"], clerk["failed"], clerk["claimed"]) == (1, 2, 0)
         assert server.call("admin/purgeAgentLedger") == {"purged": 0}
 
-        error = server.call("admin/showAgentRequest", requestId="r9")
-        assert (error["code"], error["details"]["reason"]) == ("NOT_FOUND", "request_not_found")
+        for tool, name in (("showAgentRequest", "requestId"), ("listAgentRequests", "after")):
+            error = server.call(f"admin/{tool}", **{name: "r9"})
+            assert (error["code"], error["details"]["reason"]) == ("NOT_FOUND", "request_not_found")
         assert server.finish() == 0
         records = server.records_with(message="audit")
     assert [(each["eventType"], each["requestId"], each["success"]) for each in records[:4]] == [

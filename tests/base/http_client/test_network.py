@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from foundation_rt.base.http_client.errors import ConnectError, ProxyError, UnsendableError
+from foundation_rt.base.http_client.errors import (
+    ConnectError,
+    ConnectTimeout,
+    HttpError,
+    ProxyError,
+    UnsendableError,
+)
 from foundation_rt.base.http_client.exchange import fetch
 from foundation_rt.base.http_client.network import Network, RequestUrl
 from tests.lab.peers.scripted_http import self_signed
@@ -149,6 +155,48 @@ async def test_proxy_that_refuses_is_one_without_a_request(
         assert not raised.value.may_have_arrived
         assert "pw" not in str(raised.value)
         assert places == []
+
+
+async def _leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    await reader.read(1)
+    return ""
+
+
+async def _admit_nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    writer.write(b"\5\xff")
+    return ""
+
+
+async def _keep_waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    await reader.read()
+    return ""
+
+
+@pytest.mark.rule("CHTTP-11", "CHTTP-15")
+@pytest.mark.parametrize(
+    ("scheme", "agree", "seconds", "error", "words"),
+    [
+        ("http", _leave, LIVENESS, ProxyError, "the proxy has ended the connection"),
+        ("socks5", _leave, LIVENESS, ProxyError, "the proxy has ended the connection"),
+        ("socks5", _admit_nobody, LIVENESS, ProxyError, "the proxy admits nobody so"),
+        ("http", _keep_waiting, 0.05, ConnectTimeout, "^$"),
+    ],
+)
+async def test_proxy_that_makes_no_tunnel_says_why(
+    scheme: str,
+    agree: Agree,
+    seconds: float,
+    error: type[HttpError],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with proxy(agree, tmp_path, is_tls=False) as (port, places):
+        monkeypatch.setenv("https_proxy", f"{scheme}://127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(error, match=words) as raised:
+            await fetch(Network(seconds), "https://server.example/a", LIVENESS, 100)
+        assert not raised.value.may_have_arrived and places == []
 
 
 @pytest.mark.rule("AUTHZ-15")

@@ -135,6 +135,19 @@ async def test_what_cannot_be_requested_is_a_tool_error(rig: ServerFixture) -> N
     assert (error["code"], error["details"]["reason"]) == ("NOT_FOUND", "request_not_found")
 
 
+@pytest.mark.rule("AACP-83")
+async def test_ledger_that_cannot_be_reached_is_an_error_in_words(rig: ServerFixture) -> None:
+    peer, store = rig.connect(), rig.server.agents.store
+    assert isinstance(store, FaultyStore)
+    store.is_down = True
+    for error in (
+        await request(peer, "greet", 1, requestId="r1"),
+        await call(peer, "agent/status", requestId="r1"),
+    ):
+        assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "ledger_unavailable"})
+        assert error["message"] == "The ledger cannot be reached: try again later."
+
+
 @pytest.mark.rule("AACP-26", "AACP-28", "AACP-45")
 async def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request(
     rig: ServerFixture,
