@@ -94,6 +94,11 @@ def test_references_by_name_and_inner_identifiers_work() -> None:
     assert validator({"$ref": "#here"}, **root)({"v": "1"}) != ()
     assert validator({"$ref": "b"}, **root)({"v": "1"}) != ()
     assert validator({"$ref": "b"}, **root)({"v": None}) == ()
+    definitions["b"] = {"$id": "b", "$defs": {"c": {"type": "null"}}, "$ref": "#/$defs/c"}
+    check = validator({"$ref": "b"}, **root)
+    assert check({"v": None}) == () != check({"v": 1})
+    check = validator({"$recursiveRef": "#"}, "2019-09", **{"$recursiveAnchor": True})
+    assert check({"v": {"v": {}}}) == () != check({"v": {"v": 1}})
 
 
 @pytest.mark.rule("SCHEMA-13")

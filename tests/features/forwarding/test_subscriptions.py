@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt import ForwardedError, Server, UsageError
+from foundation_rt import ForwardedError, Principal, Server, UsageError
 from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.lab.peers.forwarders import ScriptedForwarder
 from tests.lab.waiting import until
@@ -69,6 +69,8 @@ async def test_sessions_subscribe_through_the_forwarder() -> None:
         assert updates(client) == ["x:1", "own://it"]
         [first, refused] = forwarder.requests
         server.resource_updated("x:1", requests=[refused])
+        await client.request("ping")
+        server.resource_updated("x:1", requests=[first], principal=Principal("somebody"))
         await client.request("ping")
         assert len(updates(client)) == 2
         server.resource_updated("x:1", requests=[first])
