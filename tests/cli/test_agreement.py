@@ -124,8 +124,8 @@ def test_terminal_shows_the_whole_entry_and_asks_once(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-86")
 def test_question_fits_a_screen_and_takes_no_earlier_answer(folder: Path) -> None:
-    with Terminal("tools", "notes", cwd=folder, variables=variables(folder)) as shown:
-        shown.type("y\n")
+    own = variables(folder)
+    with Terminal("tools", "notes", cwd=folder, variables=own, typed="y\n") as shown:
         shown.wait_for("[y/N]")
         shown.type("n\n")
         assert shown.exit_code() == 2

@@ -29,6 +29,7 @@ class Terminal:
         program: what is run, `foundation-rt` by default.
         variables: more of the environment.
         stdout: where stdout goes instead, as a descriptor.
+        typed: what was typed before the program starts.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class Terminal:
         program: Sequence[str] = (sys.executable, "-m", "foundation_rt"),
         variables: Mapping[str, str] | None = None,
         stdout: int | None = None,
+        typed: str = "",
     ) -> None:
         self._ours, theirs = pty.openpty()
+        self.type(typed)
         self._text = ""
         self.process = fork_server.Popen(
             [*program, *words],
