@@ -181,7 +181,7 @@ async def test_app_of_a_call_that_waits_has_no_outcome_and_a_call_without_app_ha
 
 
 @pytest.mark.rule("HAPP-20", "HAPP-21")
-async def test_call_of_an_app_ends_in_words_where_its_server_changes_goes_or_is_slow() -> None:
+async def test_call_of_an_app_ends_in_words_where_its_server_is_slow_or_changes() -> None:
     shop, orders = Shop(), call("shop:orders", "c1", id=7)
     shop.server.tool("wait", annotations=ToolAnnotations(read_only=True))(asyncio.Event().wait)
     plans: dict[str, Any] = {}
@@ -192,19 +192,25 @@ async def test_call_of_an_app_ends_in_words_where_its_server_changes_goes_or_is_
                 return
             changed = Shop()
             changed.server.unregister("refund")
-            changed.add("refund", {"visibility": ["app"]}, read_only=False)
-            await serve({"shop": changed.server})
+            changed.add("refund", {"visibility": ["app", "model"]})
+            await serve({"shop": changed.server}, "app", "model")
 
-    async def serve(servers: dict[str, Any]) -> None:
-        before = coordinator.entry("shop:refund")
+    async def serve(servers: dict[str, Any], *visibility: str) -> None:
+        """Have these servers; wait for the visibility of the tool `refund`."""
+
+        def found() -> Any:
+            entry = coordinator.entry("shop:refund")
+            are_ready = {each.state for each in coordinator.states.values()} <= {"ready"}
+            return are_ready and entry and entry.definition.wire["_meta"]["ui"]["visibility"]
+
         plans.clear()
         plans.update(plans_with(servers, trust=True, timeout_ms=100))
         await coordinator.reload()
-        await until(lambda: coordinator.entry("shop:refund") is not before, "it is another one")
+        await until(lambda: (found() or []) == [*visibility], "the tools are read")
 
     options = connection_options()
     async with Coordinator.from_plans(lambda: plans, connections=options) as coordinator:
-        await serve({"shop": shop.server})
+        await serve({"shop": shop.server}, "app")
         host = ConversationOrchestrator(ScriptedModel([[orders]]), coordinator, Changing())
         await say(host, act=approving(host))
 
@@ -214,11 +220,6 @@ async def test_call_of_an_app_ends_in_words_where_its_server_changes_goes_or_is_
         decided = AppDecision("always", asked["approval"]["meaning"])
         with pytest.raises(AppRequestError, match="The tool has changed meanwhile"):
             await host.apps.call("session", "c1", "refund", {"id": 1}, decided)
-        await serve({})
-        with pytest.raises(
-            AppRequestError, match="The server shop of this app is not there any more"
-        ):
-            await host.apps.open("session", "c1")
     assert [name for name, _ in shop.called] == ["orders"]
 
 
