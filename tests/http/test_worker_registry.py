@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from secrets import token_hex
 
 import pytest
 
@@ -13,6 +14,7 @@ from foundation_rt.http.cluster import worker_registry_redis
 from foundation_rt.http.cluster.session_seal import WorkerName
 from foundation_rt.http.cluster.worker_registry_redis import WorkerRegistry
 from tests.lab.places.processes import redis_server
+from tests.lab.places.services import need_redis
 from tests.lab.servers.http_server import free_port
 from tests.lab.waiting import until
 
@@ -41,6 +43,29 @@ async def test_sessions_of_other_groups_are_not_said_to_be_gone_while_redis_is_a
         "the registry of workers in Redis fails: sessions of other hosts cannot be found"
     ]
     assert "hidden" not in repr(sink.lines)
+
+
+@pytest.mark.rule("HTTP-69")
+async def test_worker_is_found_by_its_sessions_as_long_as_it_lives() -> None:
+    logger = StructuredLogger(MemorySink(), ManualClock(), "info")
+    here, there, gone = (WorkerName(token_hex(6), 0) for _ in range(3))
+    digest, url = token_hex(16), need_redis()
+    registries = [
+        WorkerRegistry(url, logger, each, (host, 7000), token_hex(6))
+        for each, host in ((here, "127.0.0.1"), (there, "::1"))
+    ]
+    for each in registries:
+        await each.start(lambda message: None)
+    try:
+        registries[0].mark(digest)
+        found = registries[1].find_session
+        await until(lambda: found(digest, gone), "the session is found", lambda name: name == here)
+        assert await found(token_hex(16), gone) is None
+        for name, address in ((here, ("127.0.0.1", 7000)), (there, ("::1", 7000)), (gone, None)):
+            assert await registries[0].address_of(name) == address
+    finally:
+        for each in registries:
+            await each.close()
 
 
 @pytest.mark.rule("SUB-20")

@@ -552,3 +552,7 @@ def test_address_for_other_hosts_needs_a_key_and_redis(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert "http.event_store = redis://" in failed.stderr
     assert orjson.dumps(STATE_KEY)[1:-1] not in failed.stderr.encode()
+    settings |= {"http.event_store": "redis://127.0.0.1:1", "http.worker_address": "192.0.2.1:7000"}
+    failed = run("serve", str(app), "--http", "127.0.0.1:0", "--no-auth", settings=settings)
+    assert failed.returncode == 1
+    assert "cannot listen on 192.0.2.1:7000" in failed.stderr
