@@ -232,13 +232,11 @@ def check_method(method: Any) -> None:
 
 
 def read_meta(meta: Any) -> Mapping[str, Any]:
-    """Return the `_meta` of params; null says nothing.
+    """Return the `_meta` of params.
 
     Raises:
         MCPError: E203: it is no object.
     """
-    if meta is None:
-        return {}
     if not isinstance(meta, Mapping):
         raise MCPError("E203", "the member _meta of the params is not an object")
     return meta
