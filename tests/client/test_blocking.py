@@ -122,6 +122,7 @@ def test_blocking_calls_and_properties(harness: BlockingHarness, client: Blockin
     assert client.server is not None
     assert client.circuit_state == client.tool_circuit_state("echo") == "CLOSED"
     assert client.stderr_tail == ""
+    assert client.left_out == ()
     assert client.ping() >= 0
     client.invalidate()
 

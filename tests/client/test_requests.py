@@ -121,6 +121,7 @@ async def test_what_is_no_request_is_refused_before_anything_is_sent() -> None:
             {"name": "play", "arguments": {1: 2}},
             {"name": "play", "arguments": {"x": float("nan")}},
             {"name": "play", "_meta": 5},
+            {"name": "play", 5: 1},
             {"name": "play", "_meta": {"x": object()}},
             ["play"],
             None,
@@ -295,8 +296,9 @@ async def test_every_call_takes_further_members_of_meta(revision: str) -> None:
         await client.list_tools(meta=given)
         await client.request("ping", meta=given)
         await client.request("ping", {"_meta": given})
+        await client.request("tools/call", {"name": "play", "_meta": None}, meta=given)
         sent = harness.sent[before:]
-        assert len(sent) == 11
+        assert len(sent) == 12
         for each in sent:
             meta = each["params"]["_meta"]
             assert meta["trace"] == {"n": 1e30}  # as a test reads it

@@ -24,6 +24,7 @@ from foundation_rt.base.skill_format import (
 from foundation_rt.client import Client, InvalidResponseError, MCPError, connect
 from foundation_rt.client.results.skills import Skill
 from foundation_rt.features.skills.folder import MAX_FOLDERS
+from foundation_rt.protocol.content import TextContents
 from tests.lab.servers.asgi import ask
 from tests.lab.sizes import size
 
@@ -445,6 +446,24 @@ async def test_what_differs_from_the_entry_is_refused(
         skill = await client.skill("pdf")
         with pytest.raises(InvalidResponseError, match=problem):
             await client.read_skill(skill, path)
+
+
+@pytest.mark.rule("CSKILL-04")
+@pytest.mark.parametrize(
+    ("text", "parts", "problem"),
+    [
+        (TEXT, 2, "it came in 2 parts"),
+        (TEXT, 0, "it came in 0 parts"),
+        ("no front matter", 1, "SKILL.md"),
+    ],
+)
+def test_file_that_is_no_skill_of_its_own_is_refused(text: str, parts: int, problem: str) -> None:
+    uri = ENTRY["uri"]
+    file = {"uri": uri, "digest": digest_of(text.encode()), "size": len(text)}
+    skill = Skill.read({**ENTRY, "resources": [file]})
+    assert skill.files is not None
+    with pytest.raises(InvalidResponseError, match=problem):
+        skill.checked(skill.files[0], [TextContents(uri, text)] * parts)
 
 
 @pytest.mark.rule("CSKILL-01", "CSKILL-02", "CSKILL-03", "CSKILL-04")

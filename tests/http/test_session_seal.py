@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,20 @@ def test_id_that_was_changed_is_unknown(data: st.DataObject) -> None:
 def test_any_text_may_come_as_an_id(text: str) -> None:
     assert SEAL.read_session(text, None) is None
     assert SEAL.read_task(text) is None
+
+
+@pytest.mark.rule("HTTP-60")
+def test_id_is_of_at_most_1024_characters() -> None:
+    """What does not fit beside the worker is left out; a longer text is no id."""
+    client = peer({}, "client", "2025-11-25")
+    long = evolve(client, name="x" * 2000)
+    session_id = SEAL.session_id(OWNER, None, long)
+    assert len(session_id) < MAX_ID_LENGTH
+    found = SEAL.read_session(session_id, None)
+    assert found is not None and (found.owner, found.peer) == (OWNER, None)
+    longer = session_id + "x" * MAX_ID_LENGTH
+    assert SEAL.read_session(longer, None) is None
+    assert SEAL.read_task(longer) is None
 
 
 @pytest.mark.rule("TASK-10", "TASK-14")

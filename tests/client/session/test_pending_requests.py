@@ -208,9 +208,10 @@ HEAD, TAIL = b'{"jsonrpc":"2.0","id":"%b","result":{"text":', b"}}"
         (HEAD + b'"caf\xe9"' + TAIL, True),
         (b"ready." + HEAD + b'"x"' + TAIL, True),
         (b'received {"id":"%b","method":"tools/call","params":{"result":"error"}}', False),
+        (b'received {"id":"%b","method":"tools/call"}', False),
         (b'{"id":"%b"', False),
     ],
-    ids=["NaN", "Latin-1", "text before it", "the request", "a part"],
+    ids=["NaN", "Latin-1", "text before it", "the request", "of no result", "a part"],
 )
 def test_line_that_is_no_json_answers_the_request_whose_response_it_holds(
     line: bytes, is_taken: bool
@@ -284,6 +285,17 @@ def test_a_notification_without_params_is_one(params: Any) -> None:
 def test_a_notification_with_other_params_is_dropped(params: Any) -> None:
     talk = PendingRequests(SequentialIds())
     assert isinstance(only(talk.receive(line(method="n", params=params), None)), Ignored)
+
+
+@pytest.mark.rule("CLIENT-63")
+def test_a_notification_that_is_nested_too_deeply_is_dropped() -> None:
+    talk = PendingRequests(SequentialIds())
+    deep = b"[" * 400 + b"]" * 400
+    said = b'{"jsonrpc":"2.0","method":"n","params":{"a":%b}}'
+    dropped = only(talk.receive(said % deep, None))
+    assert isinstance(dropped, Ignored) and "nested" in dropped.reason
+    flat = only(talk.receive(said % (b"[" + b"[]," * 400 + b"[]]"), None))
+    assert isinstance(flat, NotificationReceived)
 
 
 def test_server_request_may_have_the_id_of_a_client_request() -> None:
