@@ -17,7 +17,9 @@ import pytest
 
 from foundation_rt import Audio, Image, Text
 from foundation_rt.cli import live_view
+from foundation_rt.cli import run as cli_run
 from foundation_rt.cli.live_view import LiveView
+from foundation_rt.cli.main import main
 from foundation_rt.cli.person import InputClosedError, Person
 from foundation_rt.cli.questions import answer_as_model, ask_form, ask_page
 from foundation_rt.client.handlers.elicitation import ElicitationUrlRequest
@@ -359,6 +361,17 @@ def test_bytes_of_a_result_are_saved_to_new_files(tmp_path: Path) -> None:
     assert run("tools", "tools.py", "--save", "out", cwd=tmp_path).returncode == 2
     done = run("call", "tools.py", "picture", "--save", "tools.py", cwd=tmp_path)
     assert (done.returncode, "tools.py cannot be written: File exists" in done.stderr) == (2, True)
+
+
+@pytest.mark.rule("CLI-51")
+def test_folder_that_has_too_many_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli_run, "_MAX_FILES", 2)
+    words = ["call", "tools.py", "picture", "--save", "out"]
+    assert [main(words), main(words)] == [0, 2]
+    assert "out has 1 files picture-N.png: empty it" in capsys.readouterr().err
 
 
 @pytest.mark.rule("CLI-48", "CLI-50")

@@ -99,7 +99,7 @@ def test_a_tool_is_shown_with_its_schemas() -> None:
     )
     assert render(reports.tool_list([tool, {"name": "x"}])) == "forecast  For a city.\nx\n"
     older = {"description": "For a city.", "_meta": {"foundation-rt/deprecated": "use 2"}}
-    versions = {**tool, "_meta": {"foundation-rt/versions": {"1": older}}}
+    versions = {**tool, "_meta": {"foundation-rt/versions": {"1": older, "2": 5}}}
     shown = "forecast    For a city.\nforecast@1  For a city. (deprecated: use 2)\n"
     assert render(reports.tool_list([versions])) == shown
     assert render(reports.tool_list([])) == "no tools\n"

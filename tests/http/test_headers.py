@@ -131,6 +131,15 @@ def test_name_must_be_equal_in_head_and_body(method: str, member: str) -> None:
         assert "Mcp-Name" in (mismatch(*modern(method, params, mcp_name=wrong)) or "")
 
 
+@pytest.mark.rule("HEAD-12")
+def test_request_without_params_has_no_name_to_compare() -> None:
+    head = head_of(mcp_protocol_version=MODERN, mcp_method="tools/call")
+    assert mismatch(head, Request(1, "tools/call", ABSENT)) is None
+    assert mismatch(head, Request(1, "tools/list", ABSENT)) == (
+        "Header mismatch: Mcp-Method is not the method of the body"
+    )
+
+
 def encoded(text: str) -> str:
     return f"=?base64?{b64encode(text.encode()).decode()}?="
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -88,6 +88,35 @@ async def send(
     )
     assert forwarded is not None
     return forwarded
+
+
+@pytest.mark.rule("OPS-14", "HTTP-67")
+async def test_worker_answers_another_on_a_connection_that_both_keep() -> None:
+    question = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n"
+    answer, opened = HEAD + b"Content-Length: 2\r\n\r\nok", list[asyncio.StreamWriter]()
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(answer if len(opened) < 3 else HEAD)
+                if len(opened) == 3:
+                    return  # in the middle of its response
+
+    connections = WorkerConnections()
+    async with worker(answers) as address:
+        for _ in range(2):
+            assert await connections.ask(address, question, PATIENCE) == b"ok"
+        assert len(opened) == 1
+        for number in (2, 3):
+            opened[-1].close()
+            if number == 3:  # before, the request goes where nobody reads it, and is sent again
+                await until(lambda: not connections.descriptors, "the connection has ended")
+            expected = b"ok" if number == 2 else None
+            assert await connections.ask(address, question, PATIENCE) == expected
+            assert len(opened) == number
+    assert await connections.ask("/nowhere/0.sock", question, PATIENCE) is None
+    connections.close()
 
 
 def router_to(address: Address, connections: WorkerConnections) -> RequestRouter:

@@ -224,13 +224,17 @@ async def test_time_of_a_pause_is_added_to_each_deadline() -> None:
         for begin in (5.0, 1.0):
             await asyncio.sleep(begin)
             watch.pause()
-            await asyncio.sleep(100.0)
+            watch.pause()  # two persons are asked at once
+            await asyncio.sleep(60.0)
+            watch.resume()
+            await asyncio.sleep(40.0)
             watch.resume()
 
     start = loop.time()
     works = [work("before", 0.0, 10.0), work("over", 0.0, 4.0), work("within", 55.0, 10.0)]
     await asyncio.gather(pause(), *works)
     # The second pause begins at 106 s, when the first deadline has 4 s left, the last one 9 s.
+    assert not watch.is_paused
     assert ends == pytest.approx({"over": 4.0, "before": 210.0, "within": 215.0})
 
 

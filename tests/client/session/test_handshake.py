@@ -379,6 +379,17 @@ def test_a_capability_within_another_one_is_named_by_its_path() -> None:
 
 
 @pytest.mark.rule("CLIENT-06")
+@pytest.mark.parametrize("name", ["tools", "resources", "prompts", None])
+def test_one_of_three_capabilities_is_enough(name: str | None) -> None:
+    if name is not None:
+        server({"logging": {}, name: {}}).check_any()
+        return
+    with pytest.raises(NotOfferedError) as caught:
+        server({"logging": {}}).check_any()
+    assert caught.value.code == "E205"
+
+
+@pytest.mark.rule("CLIENT-06")
 def test_the_first_that_is_missing_is_named() -> None:
     with pytest.raises(NotOfferedError) as caught:
         server({"resources": {}}).check({"tools", "resources", "resources.subscribe", "prompts"})

@@ -73,6 +73,9 @@ async def test_cursor_that_does_not_advance_ends_the_list(
         harness.play({"tools/list": [["answer", {"result": page}]]})
         assert [each["name"] for each in await client.request_all("tools/list")] == ["a"]
         assert "comes again" in caplog.text
+        others = pages("tools", {"nextCursor": cursor}, {"nextCursor": cursor})
+        harness.play({"tools/list": others})
+        assert [each["name"] for each in await client.request_all("tools/list")] == ["0", "1"]
 
 
 @pytest.mark.rule("CLIENT-22")
