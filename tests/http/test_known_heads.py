@@ -19,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from foundation_rt import Server, ToolContext, ToolError
 from foundation_rt.http import endpoint
 from foundation_rt.http.auth.authentication import Authenticator
+from foundation_rt.http.headers import RequestHead
+from foundation_rt.http.known_heads import KnownHead, KnownRequest
 from foundation_rt.http.serve import HttpServing, make_serving
 from foundation_rt.http.uvicorn_protocol import MAX_HEAD_BYTES, split_request
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
@@ -613,3 +615,25 @@ def test_head_is_known_by_all_but_the_length(
     assert split_request(request(before, after + b"x", body))[0] != key
     assert split_request(request(before, after, body) + b"x") == (b"", b"")
     assert len(key) < MAX_HEAD_BYTES
+
+
+@pytest.mark.parametrize("how", ["sleeps", "waits", "raises"])
+async def test_what_remains_of_a_response_is_done_by_its_task(how: str) -> None:
+    done, go = list[str](), asyncio.get_running_loop().create_future()
+
+    async def respond(exchange: KnownRequest) -> None:
+        if how == "raises":
+            raise ValueError("at once")
+        await (go if how == "waits" else asyncio.sleep(0))
+        done.append(how)
+
+    known: Any = KnownHead(RequestHead(), {}, {}, "", b"", respond)
+    remaining = known.begin(None)
+    assert remaining is not None and not done
+    go.set_result(None)
+    if how == "raises":
+        with pytest.raises(ValueError, match="at once"):
+            await remaining
+    else:
+        await asyncio.create_task(remaining)
+        assert done == [how]

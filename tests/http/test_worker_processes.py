@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from foundation_rt.features.instruments import Durations, Family, Kind
+from foundation_rt.http.cluster.worker_metrics import _total
 from foundation_rt.http.cluster.worker_processes import SETTLED_SECONDS, WorkerBackoff
 
 
@@ -20,3 +24,23 @@ def test_settled_worker_is_replaced_at_once_and_backoff_restarts() -> None:
     assert [backoff.delay_after(0) for _ in range(3)] == [0.1, 0.2, 0.4]
     assert backoff.delay_after(SETTLED_SECONDS) == 0
     assert backoff.delay_after(0) == 0.1
+
+
+@pytest.mark.rule("OPS-14")
+def test_metrics_of_another_version_of_the_program_are_in_no_sum() -> None:
+    long, short, other = Durations(), Durations(), Durations((1.0,))
+    for each in (long, short, other):
+        each.add(0.5)
+
+    def family(value: Any, name: str = "calls", kind: Kind = "counter") -> Family:
+        return Family(kind, name, "", ("name",), [(("echo",), value)])
+
+    workers = [
+        [family(1), family(long, "seconds", "histogram")],
+        [family(2), family(other, "seconds", "histogram")],
+        [family(4, kind="gauge"), family(short, "seconds", "histogram")],
+    ]
+    calls, seconds = _total(workers)
+    assert [*calls.series] == [(("echo",), 3)]
+    [(_, total)] = seconds.series
+    assert (sum(total.counts), total.total_seconds) == (2, 1.0)
