@@ -421,7 +421,7 @@ ENDINGS = {
     "raise KeyboardInterrupt": -signal.SIGINT,
     "changes = client.subscribe('note://a')": 0,
     "threading.Thread(target=client.ping, daemon=True).start()": 0,
-    "from foundation_rt.client import blocking; blocking._AT_EXIT = 0.0": 0,
+    "from foundation_rt.client import blocking; blocking._EXIT_SECONDS = 0.0": 0,
 }
 
 
@@ -448,19 +448,24 @@ def test_at_the_interpreters_end_no_process_is_left(
 
 
 FORKS = """
-import os, sys
+import gc, os, sys
 from foundation_rt import Server
 from foundation_rt.client.blocking import connect
 
-client = connect(Server("s", config={"logging": {"level": "error"}}), require=())
-client.initialize()
+server = Server("s", config={"logging": {"level": "error"}})
+server.resource("note://a")(lambda: "text")
+client = connect(server, require=())
+changes = client.subscribe("note://a").__enter__()
 child = os.fork()
 if child == 0:
     try:
         client.ping(timeout=1)
     except Exception as error:
         print(type(error).__name__, flush=True)
+    changes.close()
     client.close()
+    del changes, client
+    gc.collect()
     sys.exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), client.ping() > 0)
 client.close()
