@@ -28,7 +28,7 @@ def complete(
 ) -> list[Effect]:
     """Complete an argument of a prompt, or a variable of a template (COMP-02)."""
     offered: Completions = dispatcher.parts[Completions]
-    if not offered.is_offered:
+    if not offered.is_offered and not _is_advertised(dispatcher):
         raise method_not_found(request)
     completions = offered.registry
     from .registry import Choices, shape_completion
@@ -62,6 +62,14 @@ def complete(
         arguments=arguments,
         to_result=to_result,
     )
+
+
+def _is_advertised(dispatcher: Dispatcher) -> bool:
+    """Return whether clients are told of completions: a forwarder may have some (FWD-02)."""
+    capabilities: dict[str, Any] = {}
+    for advertise in dispatcher.advertise:
+        advertise(capabilities)
+    return "completions" in capabilities
 
 
 def _subject(found: RegisteredPrompt | RegisteredTemplate) -> dict[str, str | None]:
