@@ -62,6 +62,16 @@ async def test_prompts_are_listed_and_filled_in_by_tools(revision: str) -> None:
             await client.call("list_prompts", cursor="x")
 
 
+@pytest.mark.rule("MRES-27", "APP-01")
+async def test_page_of_an_app_is_read_by_the_tool_under_its_uri() -> None:
+    server = Server("shop")
+    server.app("ui://orders", "<p>Orders</p>")
+    server.expose_resources_as_tools()
+    async with TestClient(server) as client:
+        found = await client.call("read_resource", uri="ui://orders")
+    assert found == "<p>Orders</p>"
+
+
 @pytest.mark.rule("MRES-27")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
 async def test_resources_are_listed_and_read_by_tools(revision: str) -> None:

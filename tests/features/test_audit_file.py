@@ -83,6 +83,11 @@ def test_existing_file_is_appended_to_and_keeps_its_mode(bench: Bench) -> None:
 def test_records_are_in_the_file_and_not_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = make_server({"audit": {"enabled": True, "file": str(path)}})
+    runtime = server.runtime
+    server.audit("STARTED", "ADMIN")
+    runtime.flush_logs(PATIENCE)
+    assert b'"STARTED"' in path.read_bytes()
+    path.unlink()
     logged = converse(server, call_everything)
     assert [each for each in logged if each["message"] == "audit"] == []
     written = [orjson.loads(each) for each in path.read_bytes().splitlines()]

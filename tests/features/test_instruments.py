@@ -161,6 +161,8 @@ def test_labels_that_cannot_be_used_are_refused(labels: Any) -> None:
 @pytest.mark.rule("OPS-31")
 def test_counter_and_histogram_have_the_suffix_of_their_kind() -> None:
     metrics = Server("s").metrics
+    with pytest.raises(RegistrationError, match="the label worker is that of the process"):
+        metrics.gauge("tasks", "Tasks.", labels=("worker",))
     with pytest.raises(RegistrationError, match="ends in _total"):
         metrics.counter("tasks", "Tasks.")
     with pytest.raises(RegistrationError, match="ends in _seconds"):

@@ -170,6 +170,17 @@ def test_skill_whose_files_are_taken_leaves_nothing_behind(tmp_path: Path) -> No
     assert server.list_resources() == () and server.list_skills() == ()
 
 
+@pytest.mark.rule("MOUNT-02", "SKILL-12")
+def test_skill_of_a_server_that_cannot_be_mounted_is_not_offered(tmp_path: Path) -> None:
+    outer, inner = Server("outer"), Server("inner")
+    inner.skill(write_skill(tmp_path / "pdf"))
+    for server in (outer, inner):
+        server.prompt(name="taken")(lambda: "x")
+    with pytest.raises(RegistrationError, match="taken"):
+        outer.mount(inner)
+    assert outer.list_skills() == () and outer.list_resources() == ()
+
+
 @pytest.mark.rule("SKILL-12", "SKILL-13")
 def test_folder_of_too_many_folders_is_refused(tmp_path: Path) -> None:
     for number in range(MAX_FOLDERS):

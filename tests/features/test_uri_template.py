@@ -255,6 +255,8 @@ def test_matching_uri_returns_values(template: str, uri: str, values: dict[str, 
         ("a:x{?b}", "a:x?b=%zz"),
         ("a:x{?b}", "a:x?b=1#c"),
         ("a:x{?b}", "a:y?b=1"),
+        ("a:{b}/{+c}/x/{d}", "a:b/c/y/d"),
+        ("a:{b}/{c}", "a:b"),
     ],
 )
 def test_other_uri_does_not_match(template: str, uri: str) -> None:

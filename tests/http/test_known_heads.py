@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from foundation_rt import Server, ToolContext, ToolError
+from foundation_rt import Server, ToolContext, ToolError, UsageError
 from foundation_rt.http import endpoint
 from foundation_rt.http.auth.authentication import Authenticator
 from foundation_rt.http.headers import RequestHead
@@ -327,6 +327,8 @@ async def test_known_head_is_refused_when_server_stops() -> None:
 
 @pytest.mark.rule("HTTP-80")
 async def test_middleware_sees_every_request() -> None:
+    with pytest.raises(UsageError, match="http_middleware: 5 cannot be called"):
+        Server("s").http_middleware(5)  # type: ignore[type-var]
     seen: list[str] = []
 
     def configure(server: Server) -> None:

@@ -68,6 +68,7 @@ def test_values_are_equal_as_in_json(one: Any, other: Any, equal: bool) -> None:
         ({"const": 1, "enum": [1, 2]}, [1], [2]),
         ({"const": 1, "allOf": [{"type": "integer"}], "enum": [True, 1.0]}, [1, 1.0], [True]),
         ({"contains": {"type": "null"}}, [[1, None], 1], [[], [1]]),
+        ({"uniqueItems": True}, [[["x", 2**70], {"x": 2**70}]], [[["x", 2**70], ["x", 2**70]]]),
         ({"propertyNames": {"pattern": "^a$"}}, [{"a": 1}, {}], [{"a\n": 1}]),
         ({"propertyNames": False}, [{}], [{"a": 1}]),
         ({"patternProperties": {"^a$": False}}, [{"a\n": 1}], [{"a": 1}]),
