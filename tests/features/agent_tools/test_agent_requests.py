@@ -18,6 +18,7 @@ from foundation_rt.base.ids import UuidGenerator
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.features.context import ToolContext
 from foundation_rt.kernel.registry.tools import ToolDefinition
+from foundation_rt.testing import TestClient
 from tests.lab.agents.faulty_store import FaultyStore
 from tests.lab.servers.fixture import ServerFixture, ServerPeer, call
 
@@ -146,6 +147,24 @@ async def test_ledger_that_cannot_be_reached_is_an_error_in_words(rig: ServerFix
     ):
         assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "ledger_unavailable"})
         assert error["message"] == "The ledger cannot be reached: try again later."
+
+
+@pytest.mark.rule("ADMIN-13", "AACP-83")
+async def test_tools_of_operators_stay_with_their_server_and_say_that_the_ledger_is_away() -> None:
+    store = FaultyStore()
+    tools = {"admin_agents_enabled": True, "admin_policy": {"mode": "local_stdio_only"}}
+    options = ServerOptions(agent_coordinator=AgentCoordinatorV2(store=store))
+    server = Server("office", config={"tools": tools}, options=options)
+    for is_down in (False, True):
+        async with TestClient(server, clock=ManualClock()) as client:
+            client.connection.session.transport_type = "stdio"
+            store.is_down = is_down
+            if is_down:
+                with pytest.raises(ToolError, match="The ledger cannot be reached"):
+                    await client.call("admin/showAgentRequest", requestId="r1")
+            else:
+                found = await client.call("admin/listAgentQueues")
+                assert found == {"agents": [], "next": None}
 
 
 @pytest.mark.rule("AACP-26", "AACP-28", "AACP-45")
