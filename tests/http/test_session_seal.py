@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from typing import Any
 
 import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation_rt import Server
 from foundation_rt.http.cluster.session_seal import MAX_ID_LENGTH, IdSeal, WorkerName
+from foundation_rt.http.cluster.worker_group import make_group
+from foundation_rt.http.cluster.worker_processes import WorkerPlace
 from foundation_rt.protocol.peer import Peer, describe_peer
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS
@@ -108,3 +113,22 @@ def test_peer_of_an_unknown_revision_is_left_out() -> None:
     sealed = SEAL.session_id(OWNER, None, Peer(REVISIONS["2026-07-28"], client.name))
     found = SEAL.read_session(sealed, None)
     assert found is not None and found.peer is None
+
+
+@pytest.mark.rule("HTTP-60", "HTTP-69", "TASK-14")
+async def test_ids_of_other_groups_are_unknown_without_redis() -> None:
+    server = Server("x", config={"security": {"state_key": "5a" * 32}})
+    with tempfile.TemporaryDirectory() as folder:
+        group = make_group(server.runtime, WorkerPlace("5a" * 32, OWNER.group, 0, folder))
+        assert group is not None
+        scope: Any = {"type": "http", "server": ("127.0.0.1", 1)}
+        for owner, address in (
+            (OWNER, f"{folder}/3.sock"),
+            (WorkerName("ffffffffffff", 0), None),
+            (group.name, None),
+        ):
+            session_id = SEAL.session_id(owner, ALICE)
+            assert await group.find(session_id, ALICE, scope) == address
+            assert await group.find(session_id, BOB, scope) is None
+            assert await group.find_task(SEAL.task_id(owner), scope) == address
+        await group.close()  # it has not begun
