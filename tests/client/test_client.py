@@ -329,6 +329,17 @@ async def test_lost_session_during_set_level_fails_the_start() -> None:
 
 
 @pytest.mark.rule("CLIENT-04")
+@pytest.mark.parametrize(
+    "operation",
+    [lambda client: client.call("x"), lambda client: client.get_prompt("x")],
+)
+async def test_session_that_does_not_begin_ends_any_call(operation: Any) -> None:
+    async with scripted({"initialize": [["die"]]}, retries=ONCE) as (client, _):
+        error = await error_of(operation(client))
+        assert isinstance(error, ConnectionLostError) and not error.may_have_run
+
+
+@pytest.mark.rule("CLIENT-04")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32601)], [refusal(-32603)]], ids=repr)
 async def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None:
     async with scripted({"logging/setLevel": acts}, log_level="error") as (client, harness):

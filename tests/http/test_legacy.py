@@ -21,7 +21,7 @@ def send(harness: HttpHarness, address: str, message: object) -> Visit:
 
 @pytest.mark.rule("HTTP-18")
 async def test_legacy_session() -> None:
-    async with harness() as one:
+    async with harness(session_idle_ms=1) as one:  # nobody who listens is idle
         stream = visit(one.app, "GET", "/sse")
         await stream.until(lambda: stream.events)
         [endpoint] = stream.events

@@ -292,6 +292,9 @@ async def test_a_server_that_has_no_subscriptions() -> None:
         error = await error_of(client.subscribe(ONE).__aenter__())
         assert isinstance(error, NotOfferedError)
         assert error.capability == "resources.subscribe"
+        error = await error_of(client.subscribe(tasks=["t"]).__aenter__())
+        assert isinstance(error, NotOfferedError)
+        assert error.capability == "extensions.io.modelcontextprotocol/tasks"
 
 
 @pytest.mark.rule("CLIENT-31")

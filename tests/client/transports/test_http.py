@@ -227,6 +227,18 @@ async def test_refusal_of_a_proxy_is_reported_without_its_text(
         await transport.close()
 
 
+@pytest.mark.rule("CHTTP-03")
+@pytest.mark.parametrize("headers", [{}, {"Host": "there.example"}])
+async def test_host_is_that_of_the_url_unless_one_is_given(headers: dict[str, str]) -> None:
+    async def answer(asked: ReceivedRequest, out: ScriptedReply) -> None:
+        out.result()
+
+    async with talking(answer, headers=headers) as talk:
+        assert await talk.call("tools/list") == {}
+        [asked] = talk.server.asked
+        assert asked.headers["host"] == headers.get("Host", talk.server.url.split("/")[2])
+
+
 @pytest.mark.rule("CHTTP-15", "CHTTP-35")
 async def test_refused_connection_names_its_address() -> None:
     with socket.socket() as unused:
