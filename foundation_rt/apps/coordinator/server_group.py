@@ -51,7 +51,7 @@ class ServerGroup:
     _announcer: Announcer = field(init=False)
     _records: dict[str, dict[str, ToolRecord]] = field(factory=dict, init=False)
     _writing: dict[str, set[str]] = field(factory=dict, init=False)
-    _leaving: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _leaving: dict[asyncio.Task[None], ServerSupervisor] = field(factory=dict, init=False)
     _warned: set[tuple[str, str, str]] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -91,8 +91,8 @@ class ServerGroup:
         """End all connections and calls."""
         self._announcer.close()
         self.starting.cancel()
-        for task in self._leaving:
-            task.cancel()
+        for leaving in self._leaving.values():
+            leaving.hurry()  # to cancel its task could leave a process behind
         ending = [asyncio.ensure_future(each.close()) for each in self.supervisors.values()]
         waited = [self.starting, *self._leaving, *ending]
         await asyncio.gather(*waited, return_exceptions=True)
@@ -246,8 +246,8 @@ class ServerGroup:
             self._records.pop(server, None)
             self._announcer.forget(server)
         task = asyncio.create_task(supervisor.retire())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leaving[task] = supervisor
+        task.add_done_callback(self._leaving.pop)
 
     async def _settle(self) -> None:
         waiting = [asyncio.ensure_future(each.settled()) for each in self.supervisors.values()]

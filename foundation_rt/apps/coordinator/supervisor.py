@@ -116,6 +116,7 @@ class ServerSupervisor:
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _is_closed: bool = field(default=False, init=False)
+    _is_hurried: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         plan = self.plan
@@ -261,10 +262,14 @@ class ServerSupervisor:
         longest = self.plan.settings.max_timeout_ms / 1000
         end = self._loop.time() + longest
         try:
-            while self.slots.running and self._loop.time() < end:
+            while self.slots.running and not self._is_hurried and self._loop.time() < end:
                 await asyncio.sleep(_RETIRING_POLL)
         finally:  # also if this is cancelled
             await self.close()
+
+    def hurry(self) -> None:
+        """Let `retire` wait for no call any more."""
+        self._is_hurried = True
 
     def take_over(self, known: ServerSupervisor) -> None:
         """Keep what the predecessor listed until this one is ready, or has failed for a while."""

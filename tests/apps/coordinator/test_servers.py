@@ -344,6 +344,15 @@ async def test_closing_during_the_start_leaves_no_process() -> None:
     ResourceSnapshot.now().must_equal(before)
 
 
+@pytest.mark.rule("COORD-29")
+async def test_closing_right_after_a_server_was_removed_leaves_no_process() -> None:
+    before = ResourceSnapshot.now()
+    async with Coordinator({"gone": entry("gone")}) as servers:
+        await pid(servers, "gone")
+        await servers.reload({})
+    ResourceSnapshot.now().must_equal(before)
+
+
 @pytest.mark.rule("COORD-72")
 @pytest.mark.parametrize(("kept_ms", "listed"), [(0, []), (3_600_000, ["one:echo"])])
 async def test_lists_of_a_server_that_is_gone_stay_as_long_as_the_option_says(
