@@ -115,7 +115,8 @@ def _merged(files: Iterable[Path]) -> dict[str, ServerPlan]:
         except ServerFileError as error:
             log.error("passed over: %s", error)
             continue
-        plans = {**read, **plans} if not plans else {**plans, **_new(read, plans)}
+        for server, plan in read.items():
+            plans.setdefault(server, plan)
     return plans
 
 
@@ -130,10 +131,6 @@ def _waiting(files: Iterable[Path]) -> list[WaitingEntry]:
             waiting += Agreement().waiting(read, names)
             seen.update(names)
     return waiting
-
-
-def _new(read: dict[str, ServerPlan], known: dict[str, ServerPlan]) -> dict[str, ServerPlan]:
-    return {server: plan for server, plan in read.items() if server not in known}
 
 
 def _without_self(plan: ServerPlan, source: Source) -> ServerPlan:

@@ -81,6 +81,18 @@ def test_number_of_files_is_bounded_the_nearest_first(
     assert {"a.py", "b.py"} < found
 
 
+@pytest.mark.rule("DEV-11")
+def test_number_of_folders_is_bounded_and_one_that_has_gone_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_watch, "MAX_FOLDERS", 3)
+    for name in ("a/x.py", "b/x.py", "c/x.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    watched = WatchedFiles((tmp_path / "gone", tmp_path))
+    assert len(names(watched, tmp_path)) == 1
+
+
 @pytest.mark.rule("DEV-13")
 def test_written_made_deleted_and_renamed_files_have_changed(tmp_path: Path) -> None:
     watched = WatchedFiles((tmp_path,))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.apps.gateway import definition_lock
 from foundation_rt.apps.gateway.definition_lock import (
     DefinitionLock,
     LockFileError,
@@ -81,6 +82,19 @@ def test_broken_file_is_refused_with_its_path(tmp_path: Path, text: str, problem
     with pytest.raises(LockFileError, match=problem) as caught:
         read_lock(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.rule("GATE-31")
+def test_file_that_is_none_or_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LockFileError, match=f"^{tmp_path}: Is a directory"):
+        read_lock(tmp_path)
+    path = tmp_path / "mcp.lock"
+    write_lock(path, DefinitionLock())
+    monkeypatch.setattr(definition_lock, "MAX_LOCK_BYTES", 10)
+    with pytest.raises(LockFileError, match="is larger than 10 bytes"):
+        read_lock(path)
 
 
 @pytest.mark.rule("GATE-31")

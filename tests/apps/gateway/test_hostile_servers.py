@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.client import Client, connect
+from foundation_rt.apps.gateway.client_request_bridge import (
+    CallHandlers,
+    ClientRequestBridge,
+    _respond_all,
+)
+from foundation_rt.client import (
+    Client,
+    InvalidResponseError,
+    MCPError,
+    ServerRequestRefused,
+    connect,
+)
+from foundation_rt.features.server_requests.errors import AnswerTimeoutError, ClientErrorResponse
 from tests.apps.gateway.test_faults import entry, error_in, names_of, write
 from tests.apps.gateway.test_through import OLD, speaking, status_of
 from tests.lab.peers.script import Act
@@ -180,3 +192,75 @@ async def test_tool_without_a_schema_is_in_log_and_status(tmp_path: Path) -> Non
             assert (await status_of(client, "odd"))["leftOut"] == [said]
         process = gateway.process
         process.wait_until(lambda: f"server 'odd': {said}" in process.stderr, "the log")
+
+
+class Silent:
+    """A client that may be asked for roots alone."""
+
+    def can(self, *path: str) -> bool:
+        return path == ("roots",)
+
+
+def handlers(answer: Exception) -> CallHandlers:
+    """Return the handlers of a call whose client answers with an error."""
+
+    async def respond(method: str, params: Any) -> dict[str, Any]:
+        raise answer
+
+    return CallHandlers(Silent(), respond, lambda: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("GATE-20")
+@pytest.mark.parametrize(
+    ("method", "answer", "code", "said", "data"),
+    [
+        ("sampling/createMessage", None, -32601, "did not declare", {"reason": "not_declared"}),
+        ("tools/list", None, -32601, "did not declare", {"reason": "not_declared"}),
+        ("roots/list", ClientErrorResponse(-1, "no", {"a": 1}), -1, "no", {"a": 1}),
+        ("roots/list", ClientErrorResponse(None, "odd"), -32603, "odd", None),
+        ("roots/list", AnswerTimeoutError(5), -32603, "5 ms", {"timeoutMs": 5}),
+    ],
+)
+async def test_server_is_told_why_its_client_does_not_answer(
+    method: str, answer: Any, code: int, said: str, data: Any
+) -> None:
+    one = handlers(answer)
+    one.report_progress(1, 2, "of a call that has ended")
+    one.log("info", None, "of a call that has ended")
+    with pytest.raises(ServerRequestRefused) as refused:
+        await one.pass_on(method, {})
+    assert (refused.value.original_code, said in refused.value.message) == (code, True)
+    assert (refused.value.data or {}).items() >= (data or {}).items()
+
+
+@pytest.mark.rule("GATE-23")
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ([], "inputRequests is not an object of at most 100"),
+        ({str(each): {} for each in range(101)}, "inputRequests is not an object of at most 100"),
+        ({"a": 5}, "one of inputRequests is no request"),
+        ({"a": {"method": 5}}, "one of inputRequests is no request"),
+        ({"a": {"method": "roots/list"}}, "the client has not answered: .*no"),
+    ],
+)
+async def test_input_that_cannot_be_asked_for_is_an_error_of_the_call(
+    requests: Any, said: str
+) -> None:
+    with pytest.raises(MCPError, match=said):
+        await _respond_all({"inputRequests": requests}, handlers(ClientErrorResponse(-1, "no")))
+
+
+@pytest.mark.rule("GATE-23")
+async def test_server_that_asks_without_end_is_left() -> None:
+    rounds = 0
+
+    async def send(params: Any, _: CallHandlers) -> dict[str, Any]:
+        nonlocal rounds
+        rounds += 1
+        return {"resultType": "input_required", "inputRequests": {}, "requestState": str(rounds)}
+
+    bridge = ClientRequestBridge(None, None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidResponseError, match="asked for input 32 times"):
+        await bridge._repeat({}, send, handlers(ValueError()))
+    assert rounds == 32

@@ -228,3 +228,16 @@ def test_what_is_withheld_is_found_in_no_spelling(uri: str, asked: Any) -> None:
         with pytest.raises(ToolError) as raised:
             found.resource_routes(uri)
         assert raised.value.details is not None and raised.value.details["reason"] == "withheld"
+
+
+@pytest.mark.rule("GATE-18")
+def test_definitions_that_are_none_are_left_out_and_unknown_uris_are_errors() -> None:
+    odd = {
+        "tools": [{"name": 5}, {}, {"name": "echo"}],
+        "resourceTemplates": [{"uriTemplate": "x"}],
+    }
+    found = routes(one=odd)
+    assert [*found.tools] == ["one__echo"]
+    assert found.resource_routes("x:y") == [("one", "x:y")]
+    with pytest.raises(ToolError, match="No server has the resource 'x:y'"):
+        routes().owner_of("x:y")

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.apps.gateway.transforms import ShapedTools
+from foundation_rt.base.transforms import Transform
 from foundation_rt.client import Client, connect
 from tests.lab.servers.http_server import serve_gateway
 
@@ -87,3 +89,22 @@ async def test_tool_that_cannot_be_shaped_is_not_offered(tmp_path: Path) -> None
     with serve_gateway(write(tmp_path, ["*"])) as gateway:
         async with connect(gateway.url) as client:
             assert "shop__find" in [tool.name for tool in await client.list_tools()]
+
+
+@pytest.mark.rule("GATE-64", "TRANS-02")
+def test_tool_is_shaped_once_and_one_without_a_schema_is_not_offered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    transform = Transform({"find": {"as": "search"}})
+    tools = ShapedTools({"shop": transform}.get)
+    find = {"name": "find", "inputSchema": {"type": "object"}}
+    shaped = tools.shape("shop", find)
+    assert shaped is not None and shaped[0]["name"] == "search"
+    again = tools.shape("shop", {**find})
+    assert again is not None and again[0] is shaped[0]
+    for _ in range(2):
+        assert tools.shape("shop", {"name": "find"}) is None
+    tools.look_for_unknown("other", [])
+    [record] = caplog.messages
+    assert "the tool 'find' of server 'shop' is not offered: " in record
+    assert record.endswith("it has no schema")

@@ -181,7 +181,7 @@ async def test_app_of_a_call_that_waits_has_no_outcome_and_a_call_without_app_ha
 
 
 @pytest.mark.rule("HAPP-20", "HAPP-21")
-async def test_call_of_an_app_ends_in_words_where_its_server_is_slow_or_changes() -> None:
+async def test_call_of_an_app_ends_in_words_where_its_server_is_slow_changes_or_goes() -> None:
     shop, orders = Shop(), call("shop:orders", "c1", id=7)
     shop.server.tool("wait", annotations=ToolAnnotations(read_only=True))(asyncio.Event().wait)
     plans: dict[str, Any] = {}
@@ -220,6 +220,9 @@ async def test_call_of_an_app_ends_in_words_where_its_server_is_slow_or_changes(
         decided = AppDecision("always", asked["approval"]["meaning"])
         with pytest.raises(AppRequestError, match="The tool has changed meanwhile"):
             await host.apps.call("session", "c1", "refund", {"id": 1}, decided)
+        await serve({})
+        with pytest.raises(AppRequestError, match="The server shop of this app is not there any m"):
+            await host.apps.open("session", "c1")
     assert [name for name, _ in shop.called] == ["orders"]
 
 

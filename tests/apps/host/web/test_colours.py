@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -79,6 +81,18 @@ def test_spans_are_the_whole_text() -> None:
             whole()
         finally:
             runner.run(one.close())
+
+
+@pytest.mark.rule("HOST-63")
+def test_process_answers_line_by_line_until_its_input_ends() -> None:
+    asked = [["python", "def f(): '\U0001f600'"], ["no-such", "x"], ["python", "1 a " * 3_000]]
+    lines = b"".join(orjson.dumps(each) + b"\n" for each in asked)
+    words = [sys.executable, "-I", str(aids._WORKER)]
+    done = subprocess.run(words, input=lines, capture_output=True, timeout=60, check=True)
+    ready, spans, *plain = [orjson.loads(each) for each in done.stdout.splitlines()]
+    assert (ready, plain) == (None, [None, None])
+    assert spans[0] == [3, "keyword"]
+    assert sum(length for length, _ in spans) >= units(asked[0][1])
 
 
 @pytest.mark.rule("HOST-63")
