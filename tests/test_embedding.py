@@ -327,6 +327,21 @@ async def test_a_coroutine_that_never_waits_runs_in_place_on_the_loop() -> None:
     assert tasks == [asyncio.current_task()]
 
 
+@pytest.mark.rule("CALL-44", "EMBED-03")
+def test_without_a_loop_a_coroutine_that_never_waits_is_a_task() -> None:
+    rig = ServerFixture()
+    threads: list[str] = []
+
+    @rig.server.tool
+    async def brief() -> str:
+        threads.append(threading.current_thread().name)
+        return "done"
+
+    peer = connect(rig)
+    peer.wait_for(peer.start("brief"))
+    assert threads == ["foundation-rt-loop"]
+
+
 @pytest.mark.rule("CALL-12")
 async def test_a_coroutine_handler_is_a_proper_task(clock: ManualClock) -> None:
     rig = ServerFixture(configured(timeout_ms=60_000), clock)

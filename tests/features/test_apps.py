@@ -70,6 +70,11 @@ async def test_app_is_a_resource_from_a_text_a_file_or_a_function(tmp_path: Path
         """Write the page when it is read."""
         return PAGE
 
+    @server.app("ui://described", description="Another page.")
+    def described() -> str:
+        """Not said."""
+        return PAGE
+
     @server.app("ui://async")
     async def waiting(ctx: ToolContext) -> str:
         return PAGE + ctx.run_id
@@ -86,6 +91,7 @@ async def test_app_is_a_resource_from_a_text_a_file_or_a_function(tmp_path: Path
         assert {each["mimeType"] for each in listed.values()} == {MIME_TYPE}
         assert listed[URI]["size"] == len(PAGE) and listed[URI]["title"] == "Orders"
         assert listed["ui://def"]["description"] == "Write the page when it is read."
+        assert listed["ui://described"]["description"] == "Another page."
         for uri, wire in listed.items():
             [page] = (await client.read_resource(uri)).wire["contents"]
             assert wire.get("_meta") == page.get("_meta") == metas.get(uri)

@@ -23,7 +23,7 @@ from foundation_rt.base.skill_format import (
 )
 from foundation_rt.client import Client, InvalidResponseError, MCPError, connect
 from foundation_rt.client.results.skills import Skill
-from foundation_rt.features.skills.folder import MAX_FOLDERS
+from foundation_rt.features.skills.folder import MAX_DEPTH, MAX_FOLDERS
 from foundation_rt.protocol.content import TextContents
 from tests.lab.servers.asgi import ask
 from tests.lab.sizes import size
@@ -139,6 +139,7 @@ def test_all_skills_below_a_folder_are_offered_or_none(tmp_path: Path) -> None:
     write_skill(tmp_path / "billing" / "refunds", {"nested/SKILL.md": b"its own"})
     write_skill(tmp_path / "pdf")
     write_skill(tmp_path / ".git" / "hidden")
+    write_skill(tmp_path.joinpath("deep", *("d" * (MAX_DEPTH + 1))))
     server = Server("skills")
     expected = ("skill://acme/billing/refunds/SKILL.md", "skill://acme/pdf/SKILL.md")
     assert server.skills_from(tmp_path, prefix="acme") == expected == server.list_skills()
@@ -150,6 +151,7 @@ def test_all_skills_below_a_folder_are_offered_or_none(tmp_path: Path) -> None:
     for folder, prefix, problem in (
         (tmp_path / "missing", "", "cannot be read"),
         (tmp_path / "pdf", "", "no folder in it has a file"),
+        (tmp_path / "deep", "", "no folder in it has a file"),
         (tmp_path / "billing", "a//b", "is no path of letters"),
         (tmp_path / "billing", "..", "is no path of letters"),
     ):

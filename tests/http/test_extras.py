@@ -50,6 +50,13 @@ _WORKERS = (
         ("tomlkit", "from foundation_rt.cli.client_entries import _tomlkit; _tomlkit()", "cli"),
         ("libcst", "from foundation_rt.cli.migrate import _migrated; _migrated('')", "migrate"),
         ("cryptography", _WORKERS, "http-full"),
+        ("opentelemetry", "import foundation_rt.features.otel_metrics", "otel"),
+        (
+            "yaml",
+            "from foundation_rt.features.openapi.documents import parse_text;"
+            " parse_text(b'a: 1', 'it')",
+            "openapi",
+        ),
         (
             "redis",
             "from foundation_rt.features.rate_limit import RedisBuckets;"

@@ -101,6 +101,13 @@ def test_references_by_name_and_inner_identifiers_work() -> None:
     assert check({"v": {"v": {}}}) == () != check({"v": {"v": 1}})
 
 
+@pytest.mark.rule("SCHEMA-08")
+def test_multiples_are_those_of_integers_and_of_floats() -> None:
+    check = validator({"multipleOf": 3, "unevaluatedProperties": False})
+    assert check({"v": 9}) == () != check({"v": 10})
+    assert check({"v": 9.0}) == () != check({"v": 0.5})
+
+
 @pytest.mark.rule("SCHEMA-13")
 @pytest.mark.parametrize("dialect", ["2019-09", "2020-12"])
 def test_formats_are_enforced_by_the_same_rules(dialect: str) -> None:

@@ -97,6 +97,8 @@ async def test_listeners_get_what_the_forwarder_accepts() -> None:
         "resourceSubscriptions": ["x:1", "own://it", "bad:1", "x:" + "l" * 9000],
         "taskIds": ["t1", "bad"],
     }
+    server.task_changed({"taskId": "t1"})  # before the start nobody is told
+    server.elicitation_completed("e1")
     async with TestClient(server, revision=NEW) as client:
         listening = asyncio.ensure_future(
             client.request("subscriptions/listen", {"notifications": wanted, "_meta": META})
