@@ -65,12 +65,13 @@ async def connect_method(reader: asyncio.StreamReader, writer: asyncio.StreamWri
 
 async def socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
     """Answer SOCKS 5; return the place."""
-    assert await reader.readexactly(3) == b"\5\1\2"
-    writer.write(b"\5\2")
-    if await reader.readexactly(9) != b"\1\2me\4pw!1":
-        writer.write(b"\1\1")
-        return ""
-    writer.write(b"\1\0")
+    offer = await reader.readexactly(3)
+    writer.write(b"\5" + offer[2:])
+    if offer == b"\5\1\2":
+        if await reader.readexactly(9) != b"\1\2me\4pw!1":
+            writer.write(b"\1\1")
+            return ""
+        writer.write(b"\1\0")
     assert await reader.readexactly(3) == b"\5\1\0"
     kind = (await reader.readexactly(1))[0]
     if kind == 3:
@@ -117,6 +118,7 @@ async def proxy(
 @pytest.mark.parametrize(
     ("scheme", "url", "place"),
     [
+        ("socks5 without a user", "http://192.0.2.1/a", "192.0.2.1:80"),
         ("http", "https://127.0.0.1/a", "127.0.0.1:443"),
         ("https", "https://127.0.0.1/a", "127.0.0.1:443"),
         ("socks5", "https://127.0.0.1/a", "127.0.0.1:443"),
@@ -128,10 +130,12 @@ async def proxy(
 async def test_request_goes_through_the_proxy(
     scheme: str, url: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    scheme, _, is_anonymous = scheme.partition(" ")
+    user = "" if is_anonymous else "me:pw%211@"
     agree = socks if scheme.startswith("socks") else connect_method
     async with proxy(agree, tmp_path, is_tls=scheme == "https") as (port, places):
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-        monkeypatch.setenv("all_proxy", f"{scheme}://me:pw%211@127.0.0.1:{port}")
+        monkeypatch.setenv("all_proxy", f"{scheme}://{user}127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "")
         answer = await fetch(Network(), url, LIVENESS, 100)
         assert (answer.status, answer.body, places) == (200, b"here", [place])
