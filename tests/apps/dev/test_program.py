@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from foundation_rt.apps.dev import restarts as module
 from foundation_rt.apps.dev.file_watch import WatchedFiles
+from foundation_rt.apps.dev.journal import Journal
 from foundation_rt.apps.dev.log_lines import REPORT_KEY, LogLine
 from foundation_rt.apps.dev.program import Program, ProgramLink, ProgramObserver, ProgramTarget
+from foundation_rt.apps.dev.restarts import Restarts
 from foundation_rt.client import ConnectionLostError, MCPError, StdioServer
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
@@ -147,3 +150,63 @@ async def test_what_comes_is_recorded_but_for_a_line_that_is_too_long() -> None:
     assert (one.passed, session.lines) == ([b"{}"], [b"{}", too_long])
     assert [each.message for each in one.log] == ["plain"]
     assert one.program.pid == 7
+
+
+class NoServers:
+    """A coordinator that has no server."""
+
+    states: ClassVar[dict[str, Any]] = {}
+
+    def server(self, _: str) -> None:
+        return None
+
+
+def restarts(programs: dict[str, Program]) -> tuple[Restarts, Journal]:
+    journal = Journal()
+
+    async def reload() -> None:
+        """Do nothing."""
+
+    return Restarts(journal, programs, NoServers(), reload, Path("/")), journal  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("DEV-12")
+@pytest.mark.parametrize(("changes", "seconds"), [(4, 0.75), (10**6, 3.0)])
+async def test_burst_of_changes_is_one_for_three_seconds_at_most(
+    monkeypatch: pytest.MonkeyPatch, changes: int, seconds: float
+) -> None:
+    left, loop = changes, asyncio.get_running_loop()
+
+    async def more(_: Restarts) -> dict[str, set[str]]:
+        nonlocal left
+        left -= 1
+        return {"shop": {f"{left % 3}.py"}} if left >= 0 else {}
+
+    monkeypatch.setattr(Restarts, "_changes", more)
+    monkeypatch.setattr(module.time, "monotonic", loop.time)
+    one, _ = restarts({})
+    began = loop.time()
+    found = await one._end_of_burst({"tea": {"a.py"}})
+    assert found == {"tea": {"a.py"}, "shop": {"0.py", "1.py", "2.py"}}
+    assert seconds <= loop.time() - began < seconds + 0.2
+
+
+@pytest.mark.rule("DEV-15")
+async def test_start_of_an_entry_that_has_gone_or_at_the_end_of_the_front_is_not_told() -> None:
+    developed = Developed()
+    one, journal = restarts({"shop": developed.program})
+    one.follow(developed.program, ["a.py"], one.lists("shop"))
+    await asyncio.sleep(1)
+    [event] = journal.after(0)
+    assert b'"outcome":"failed"' in event.data
+    gone, journal = restarts({})
+    gone.follow(developed.program, ["a.py"], gone.lists("shop"))
+    await asyncio.sleep(1)
+    gone.follow(developed.program, ["a.py"], gone.lists("shop"))
+    gone.close()
+    await asyncio.sleep(1)
+    assert [*gone._tasks] == journal.after(0) == []
+    ended, _ = restarts({"shop": developed.program})
+    ended.close()
+    ended.follow(developed.program, [], ended.lists("shop"))
+    assert not ended.is_following(developed.program)

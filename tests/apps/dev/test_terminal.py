@@ -98,6 +98,10 @@ def test_log_records_are_short_and_noise_is_left_out() -> None:
     assert lines("log", {**LOG, "level": "error", "fields": {"error": error}}) == [
         "       error x error=ValueError: no at tools.py:3 order"
     ]
+    group = {"type": "ExceptionGroup", "message": "1", "frames": [], "exceptions": [error]}
+    assert lines("log", {**LOG, "level": "error", "fields": {"error": group}}) == [
+        "       error x error=ValueError: no at tools.py:3 order"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 import yaml
 
 from foundation_rt import UsageError
-from foundation_rt.apps.host import Host, HostSettings, make_server
+from foundation_rt.apps.host import Host, HostSettings, examples, make_server
 from foundation_rt.apps.host.environment import HostEnvironment
 from foundation_rt.apps.host.examples import write_examples
 from foundation_rt.apps.host.llm.providers import KEY_VARIABLES
+from foundation_rt.apps.host.settings import Temperature
 from foundation_rt.apps.host.starting import HostOptions, read_parts
 from foundation_rt.base.mcp_json import ServerFile, ServerSettings
 from foundation_rt.cli.demo import demo_server
@@ -356,3 +358,29 @@ def test_bounds_of_turns_are_settings(here: Path, monkeypatch: pytest.MonkeyPatc
     assert parts.llm is not None
     assert parts.llm._config.first_token_timeout_ms == 7
     assert parts._connections()["handler_timeout"] == 30.006
+
+
+@pytest.mark.rule("HOST-15")
+def test_examples_that_cannot_be_written_or_have_no_source_are_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"mcp\.json cannot be written: No such file"):
+        write_examples(tmp_path / "missing")
+
+    def unknown(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(examples, "distribution", unknown)
+    write_examples(tmp_path)
+    compose = (tmp_path / "compose.yaml").read_text()
+    assert "{source}" not in compose and "{volume}" not in compose
+    assert "/source" not in compose and "foundation-rt" in compose
+
+
+@pytest.mark.rule("HOST-05")
+@pytest.mark.parametrize(
+    ("value", "is_taken"),
+    [("0.7", True), ("2", True), ("2.1", False), ("-1", False), ("warm", False), ("", False)],
+)
+def test_temperature_is_a_number_also_as_text(value: str, is_taken: bool) -> None:
+    assert Temperature().accepts(value) is is_taken

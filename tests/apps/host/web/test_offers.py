@@ -12,7 +12,7 @@ from attrs import field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt import Server
+from foundation_rt import Audio, PromptMessage, ResourceLink, Server, Text
 from foundation_rt.apps.coordinator import ServerState
 from foundation_rt.apps.host.web.offers import (
     MAX_LISTED,
@@ -23,6 +23,7 @@ from foundation_rt.apps.web_page.requests import MAX_RUNNING, PageRequestError
 from foundation_rt.base.exact_json import dumps
 from foundation_rt.base.mcp_json import ServerSettings
 from tests.lab.host.server import Hosting, hosting
+from tests.lab.peers.script_memory import MemoryHarness
 from tests.lab.waiting import until
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -85,6 +86,57 @@ async def ask(one: Hosting, path: str, **asked: Any) -> tuple[int, Any]:
     body = orjson.dumps({"server": "notes", **asked})
     status, _, answer = await one.request("POST", path, body=body)
     return status, orjson.loads(answer)
+
+
+@pytest.mark.rule("HOST-65")
+async def test_messages_of_a_prompt_say_who_speaks_and_what_is_not_shown() -> None:
+    server = make_server()
+
+    @server.prompt
+    def talk() -> list[PromptMessage]:
+        link = ResourceLink("note://today", "today")
+        return [
+            PromptMessage("user", Text("Hello.")),
+            PromptMessage("assistant", link),
+            PromptMessage("user", Audio(b"wav", "audio/wav")),
+        ]
+
+    async with hosting(servers={"notes": server}) as one:
+        await ready(one)
+        _, found = await ask(one, "/api/prompt", name="talk", arguments={})
+        words = [
+            "User:",
+            "Hello.",
+            "Assistant:",
+            "note://today",
+            "User:",
+            "[audio: not shown here]",
+        ]
+        assert found == {"text": "\n\n".join(words), "attachments": []}
+
+
+@pytest.mark.rule("HOST-64")
+async def test_server_that_lists_without_end_or_fails_has_what_has_come() -> None:
+    harness = MemoryHarness("2025-11-25")
+    pages = [["answer", {"result": {"prompts": [{"name": "a"}], "nextCursor": "again"}}]]
+    capabilities = {"prompts": {}, "resources": {}}
+    harness.play(
+        {
+            "initialize": [["answer", {"capabilities": capabilities}]],
+            "prompts/list": pages,
+            "resources/list": [["answer", {"error": {"code": -32603, "message": "no"}}]],
+        }
+    )
+    async with hosting(servers={"bad": harness.make_transport}) as one:
+        await ready(one)
+        for _ in range(2):  # what is kept is the same
+            _, _, body = await one.request("GET", "/api/offers")
+            offers = orjson.loads(body)
+            assert [each["name"] for each in offers["prompts"]] == ["a"] * 10
+            assert offers["resources"] == []
+        body = orjson.dumps({"server": "bad", "name": "a", "argument": "x", "value": ""})
+        status, _, answer = await one.request("POST", "/api/completion", body=body)
+        assert (status, orjson.loads(answer)) == (200, {"values": []})
 
 
 @pytest.mark.rule("HOST-64", "HOST-65")

@@ -12,8 +12,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from foundation_rt.apps.host.texts import MAINTENANCE, RATE_LIMITED, WELCOME
+from tests.apps.host.orchestrator.test_questions import asking
 from tests.lab.checks.leaks import tasks
-from tests.lab.host.chat import call
+from tests.lab.host.chat import ScriptedModel, call
 from tests.lab.host.server import Hosting, host_server, hosting
 from tests.lab.sizes import size
 from tests.lab.waiting import until
@@ -306,3 +307,29 @@ async def _chat_with_cuts(one: Hosting, chat: int) -> None:
     assert said == [f"{chat}-{number}" for number in range(10)]
     text = "".join(each["payload"]["content"] for each in events if each["type"] == "text")
     assert text == "".join(f"one two {each}" for each in said)
+
+
+@pytest.mark.rule("HOST-10", "CHAT-17")
+async def test_answer_of_the_page_reaches_the_server_that_asks() -> None:
+    model = [[call("asks:who")], ["done"]]
+    server = host_server(host={"approve_all": True})
+    async with hosting(model, server=server, servers={"asks": asking()}) as one:
+        async with one.page() as page:
+            await page.say("who")
+            asked = (await page.until("question"))["payload"]
+            given = {"action": "accept", "content": {"name": "Ada"}}
+            await page.send("answer", questionId=asked["questionId"], **given)
+            await page.until("turn", state="finished")
+        assert "accept {'name': 'Ada'}" in (one.model.asked[1].last.content or "")
+
+
+@pytest.mark.rule("HOST-01")
+async def test_model_that_fails_by_a_bug_stops_no_start() -> None:
+    async def broken(_: ScriptedModel) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(ScriptedModel, "initialize", broken)
+        async with hosting([["Hello"]]) as one, one.page() as page:
+            await page.turn("hi")
+            assert page.text == "Hello"
