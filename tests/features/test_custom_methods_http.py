@@ -88,3 +88,17 @@ async def test_scopes_are_challenged() -> None:
         assert refused.headers["www-authenticate"] == challenge
         done = await ask(app, "acme/report", {"city": "Oslo"}, headers=WRITER).finish()
         assert done.status == 200
+
+
+@pytest.mark.rule("AUTH-12")
+async def test_call_that_names_nothing_needs_no_scopes_and_is_refused() -> None:
+    async with serving(api_keys=KEYS) as app:
+        info = {"name": "c", "version": "1"}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+        opened = await post(app, request("initialize", hello), READER).finish()
+        head = {**READER, "mcp-session-id": opened.headers["mcp-session-id"]}
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await post(app, initialized, head).finish()
+        for params in (None, [1]):
+            refused = await post(app, request("resources/read", params), head).finish()
+            assert (refused.status, refused.json["error"]["code"]) == (200, -32601)
