@@ -20,7 +20,7 @@ from tests.test_purity import entries, largest_circle, words_of_features_in_kern
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "foundation_rt"
 KERNEL = ("protocol", "kernel")
-CEILINGS = {"package": (755, 94_400), "tests": (780, 132_600)}
+CEILINGS = {"package": (755, 94_400), "tests": (781, 136_100)}
 """Files and lines of code at most. A change that needs more raises them, and says what for."""
 
 PROBE = """
