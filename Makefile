@@ -89,12 +89,13 @@ test-long: $(INSTALLED)
 	$(PYTEST) -o faulthandler_timeout=7200
 	$(MAKE) fuzz
 
-# The lines that no test runs, with few random cases: tracing doubles the time (Python 3.11: 60 s for 31 s).
+# The lines that no test runs, with few random cases, also where a test fails; a server is ended so that it can write
+# which lines it has run.
 coverage: $(INSTALLED)
+	$(COMPILE)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses $(JOBS) --dist worksteal
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report
+	status=0; $(BIN)/coverage run -m pytest --numprocesses $(JOBS) --dist worksteal || status=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
 # The public conformance suite, for both current revisions of the protocol, server and client. REVISION=2025-11-25: one.
 conformance: $(INSTALLED)

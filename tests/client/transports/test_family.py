@@ -46,9 +46,10 @@ asyncio.run(main())
 
 
 async def started(beat: str | os.PathLike[str], how: str) -> ChildProcess:
-    """Return a child that has a child, which writes to `beat`."""
+    """Return a child that has a child, which writes to `beat`; one that obeys has time to."""
     runs = asyncio.Event()
-    child = ChildProcess(lambda data: runs.set(), print, runs.set, 0.2)
+    grace = 0.2 if how == "stubborn" else PATIENCE
+    child = ChildProcess(lambda data: runs.set(), print, runs.set, grace)
     words = [sys.executable, "-c", SERVER, str(beat), how]
     await child.start(words, dict(os.environ), None)
     await asyncio.wait_for(runs.wait(), PATIENCE)
