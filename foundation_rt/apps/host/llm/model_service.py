@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -210,9 +211,7 @@ class ModelService:
         answer = _Answer(uuid4().hex, options.model or self._model)
         self._running[options.request_id] = answer
         try:
-            attempt = 0
-            while True:
-                attempt += 1
+            for attempt in count(1):
                 request = self._request(
                     history, tool_definitions, server_tool_prompts, options, answer
                 )

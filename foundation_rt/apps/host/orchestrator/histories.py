@@ -59,3 +59,8 @@ class MemoryHistories:
     async def decide(self, session_id: str, subject: str, word: str) -> None:
         """See `ConversationHistories`."""
         self._decisions.setdefault(session_id, {})[subject] = word
+
+    def forget(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+        self._messages.pop(session_id, None)
+        self._decisions.pop(session_id, None)

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 
 from attrs import define, field
 
@@ -275,9 +276,7 @@ class Availability:
                 await searching
 
     async def _search(self, is_back: asyncio.Event) -> None:
-        attempt = 0
-        while True:
-            attempt += 1
+        for attempt in count(1):
             await asyncio.sleep(exponential_delay(attempt, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
             try:
                 await self._probe()

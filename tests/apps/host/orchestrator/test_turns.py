@@ -129,6 +129,8 @@ async def test_thought_is_shown_as_such_and_read_by_no_model() -> None:
     assert said == ["Look", "ing.", "", texts.NO_ANSWER]
     assert [each.content for each in kept if THOUGHT in each.metadata] == ["Noise.", "Only this."]
     assert "Noise" not in str(model.asked[1].history)
+    histories.forget("session")
+    assert not histories.get_history("session")
 
 
 @pytest.mark.rule("TURN-01", "TURN-18")
